@@ -7,7 +7,7 @@ from attnlib.checks.practising import terminal
 
 
 def main() -> int | str:
-    """Run the command that the shell names; its exit status, or what went wrong."""
+    """Run the command that the shell names; return its exit status, or what went wrong."""
     named = sys.argv[1:]
     return terminal.main(named[1:]) if named[:1] == ["practice"] else command.main(named)
 

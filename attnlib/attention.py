@@ -101,5 +101,5 @@ def _one_for_each_query_head(x: Tensor, q: Tensor) -> Tensor:
 
 
 def _is_transformed() -> bool:
-    """Whether the call is inside a transform of torch.func, such as vmap."""
+    """True if the call is inside a transform of torch.func, such as vmap."""
     return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None

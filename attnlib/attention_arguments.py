@@ -1,4 +1,4 @@
-"""What the forms of attention require of their arguments."""
+"""The requirements on the arguments that the forms of attention share."""
 
 from torch import Tensor
 

@@ -6,7 +6,7 @@ RUDE = (
     *("poo", "shit", "puke", "snot", "vomit", "barf", "booger", "pee", "piss"),
     *("diarrhea", "bile", "ugly", "nasty", "sick"),
 )
-"""Not every answer to the survey was polite."""
+"""Names with these words are left out: not every answer to the survey was polite."""
 
 
 def colour_lines() -> list[str]:

@@ -49,7 +49,7 @@ def from_gpt2(state_dict: Mapping[str, Tensor], *, num_heads: int | None = None)
 
 
 def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """One of their tensors, under our names."""
+    """Return one of their tensors under our names."""
     whole = {"wte.weight": "embed.weight", "wpe.weight": "positions.table", "lm_head.weight": "head.weight"}
     if name in whole:
         return {whole[name]: tensor}

@@ -90,7 +90,7 @@ def _divided(columns: int, num_heads: int) -> int:
 
 
 def _renamed(name: str) -> str:
-    """One of their names, as ours; another than theirs stays as it is."""
+    """Return our name for one of theirs; any other name stays as it is."""
     if name in WHOLE or not name.startswith("layers."):
         return WHOLE.get(name, name)
     _, number, *layer, kind = name.split(".")

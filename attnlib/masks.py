@@ -13,7 +13,7 @@ from .required import check_lengths, check_tensors
 
 
 def distances(q_len: int, k_len: int, device: torch.device | str | None = None) -> Int[Tensor, "q k"]:
-    """How many positions key j is behind query i; negative in the query's future."""
+    """The number of positions by which key j is behind query i; negative in the query's future."""
     check_lengths(q_len=q_len, k_len=k_len)
     queries = torch.arange(q_len, device=device) + (k_len - q_len)
     return queries[:, None] - torch.arange(k_len, device=device)
@@ -122,7 +122,7 @@ def check_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
 
 
 def may_have_empty_rows(mask: Bool[Tensor, "..."]) -> bool:
-    """Whether some query may attend to nothing; True also where finding out would cost more than it saves."""
+    """True if some query may attend to nothing; also True where finding out would cost more than it saves."""
     if mask.device.type != "cpu" or torch.compiler.is_compiling():
         return True  # reading the answer would stall the GPU, or break the graph
     try:

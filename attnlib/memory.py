@@ -1,4 +1,4 @@
-"""How much memory a call takes: two numbers that are exact, and the same on every machine."""
+"""The memory a call takes: two numbers that are exact, and the same on every machine."""
 
 from collections.abc import Callable
 from typing import Any

@@ -23,7 +23,7 @@ TOKEN = re.compile(r"\[[^]]+]|Br|Cl|[NOSPFIBCbcnosp()=#+\-\\/:~@?*$.]|>>|%\d\d|\
 
 
 class ModelMissing(ImportError):
-    """The package with the weights is not installed; IPython shows the sentence that says how to get it."""
+    """Raised if the package with the weights isn't installed; IPython shows only the sentence on how to get it."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
@@ -31,16 +31,16 @@ class ModelMissing(ImportError):
 
 @dataclass(frozen=True)
 class Reaction:
-    """A reaction whose truth is known; atoms are numbered on each side by itself, in the order of the text."""
+    """A reaction whose atom mapping is known; atoms are numbered on each side separately, in the order of the text."""
 
     kind: str
     text: str
     origins: tuple[tuple[int, ...], ...]
-    """For each atom of the product, those on the left that are right."""
+    """For each atom of the product, the right atoms on the left."""
     points: tuple[tuple[float, float], ...] = ()
-    """Where to draw each atom, those on the left first; for some reactions only."""
+    """The coordinates to draw each atom at, those on the left first; for some reactions only."""
     bonds: tuple[tuple[int, int, int], ...] = ()
-    """Two atoms, numbered through both sides, and how many bonds are between them."""
+    """Bonds: two atoms, numbered through both sides, and the bond's order."""
 
 
 def reactions() -> list[Reaction]:

@@ -1,4 +1,4 @@
-"""What the modules and functions require of what they are given."""
+"""The requirements that the modules and functions share, each checked with one clear error."""
 
 from torch import Tensor
 

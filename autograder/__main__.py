@@ -30,12 +30,12 @@ LAYOUT = Layout()
 FILE = click.Path(dir_okay=False, path_type=Path)
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 REFUSED = ("BadCatalogue", "BadCourse")
-"""Errors of attnlib's that are sentences for a person; importing them here would load torch."""
+"""Errors of attnlib's whose text is for a person; importing the classes here would load torch."""
 KEPT = "Nothing that was there before is lost, and the same command goes on from there."
 
 
 class Commands(click.Group):
-    """Shows a CourseError as its sentence, a disk that takes no more as another, and exits with 1."""
+    """Shows a CourseError or a full disk as one sentence, and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:

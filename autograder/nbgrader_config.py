@@ -1,6 +1,6 @@
 """The one nbgrader config: for `nbgrader` and the formgrader started in this folder, and for `python -m autograder`.
 
-What is written into a course's folder loads it, too: see `in_nbgrader/course_config.py`.
+The config written into a course's folder loads it as well: see `in_nbgrader/course_config.py`.
 """
 
 import os
@@ -73,7 +73,7 @@ c.Autograde.autograde_preprocessors = [
 # Or "bubblewrap", "landlock", "docker:IMAGE", "podman:IMAGE"; "none" runs student code with your own rights.
 c.JudgeInSandbox.sandbox = "auto"
 
-# The exchange lies where every student can write.
+# The exchange is where every student can write.
 c.ExchangeFactory.collect = "autograder.in_nbgrader.exchange.CollectWithoutLinks"
 c.ExchangeFactory.release_feedback = "autograder.in_nbgrader.exchange.ReleaseOneByOne"
 c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.unpacking.ExtractWithinBounds"

@@ -1,4 +1,4 @@
-"""How fast one process enters what was judged, beside nbgrader's own way: gradebook, graded notebook, entry.
+"""The time one process takes to enter what was judged, and nbgrader's own way: gradebook, graded notebook, entry.
 
     python -m benchmarks.entering [--students 1000] [--stock 40] [--machines 64] [--cores 8]
 
@@ -50,7 +50,7 @@ class Spent:
 
 
 def spent(work: Callable[[], object], submissions: int) -> Spent:
-    """What a piece of work takes for each of its submissions."""
+    """Measure the time a piece of work takes per submission."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return Spent((time.perf_counter() - wall) / submissions, (time.process_time() - cpu) / submissions)
@@ -85,7 +85,7 @@ class Bench:
         return self.course.path(self.course.directory.autograded_directory, student, LESSON)
 
     def hand_in(self, students: int) -> list[str]:
-        """As many more submissions as that."""
+        """Hand in this many more submissions, and return their students' names."""
         names = [next(self.names) for _ in range(students)]
         for name in names:
             shutil.copytree(self.submitted / self.student, self.submitted / name)

@@ -72,7 +72,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def score(bug: dict[str, Any], answer: dict[str, Any], *, may_run: bool) -> dict[str, bool]:
-    """Which of the three answers are given, and right."""
+    """Say for each of the three answers that is given whether it is right."""
     right: dict[str, bool] = {}
     if "lines" in answer:
         right["line"] = _lines_right(bug, answer["lines"])
@@ -84,7 +84,7 @@ def score(bug: dict[str, Any], answer: dict[str, Any], *, may_run: bool) -> dict
 
 
 def _lines_right(bug: dict[str, Any], lines: Any) -> bool:
-    """One line of each wrong place, and none that is right; of a wrong place of several lines any will do."""
+    """True if the lines include one of each wrong place, and no right line; any line of a wrong place will do."""
     named = set(lines) if isinstance(lines, list) and all(isinstance(line, int) for line in lines) else set()
     runs: list[list[int]] = []
     for line in bug["lines"]:
@@ -118,7 +118,7 @@ def table(asked: Sequence[dict[str, Any]], answers: Sequence[dict[str, Any]], *,
 
 
 def _share(right: Sequence[bool], of: int) -> str:
-    """What is not answered counts as wrong."""
+    """The share of right answers; a missing answer counts as wrong."""
     return f"{sum(right) / of:.1%}" if of else "–"
 
 

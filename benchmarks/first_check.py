@@ -1,4 +1,4 @@
-"""What a check costs a student: `python -m benchmarks.first_check [another checkout to compare with]`.
+"""The cost of a check for a student: `python -m benchmarks.first_check [another checkout to compare with]`.
 
 Processor time after `import torch`, each time in a fresh process, the checkouts in turns: of the first check, imports
 included, and of the same check once more, of a right answer and of a wrong one.

@@ -39,7 +39,7 @@ def block(module: EncoderBlock, x: Tensor) -> Tensor:
 
 
 def compare_attention(device: str, mode: str) -> None:
-    """How far attention is above its floor."""
+    """Compare attention with its floor."""
     header(f"{device}, attention, {mode}", "(b, n, d_model, h)", "ours ms", "floor ms", "ratio", "floor/torch")
     ratios, left = [], []
     for size in SIZES:
@@ -64,7 +64,7 @@ def compare_attention(device: str, mode: str) -> None:
 
 
 def compare_block(device: str, mode: str) -> None:
-    """How far the encoder block is above its floor."""
+    """Compare the encoder block with its floor."""
     header(f"{device}, encoder block, {mode}", "(b, n, d_model, h)", "ours ms", "floor ms", "ratio", "floor/torch")
     ratios, left = [], []
     for size in SIZES:

@@ -64,7 +64,7 @@ def stock(layout: Layout, lesson: str, students: list[str], folder: Path) -> tup
             cwd=folder,
             env=environment,
             capture_output=True,
-            check=False,  # one that fails leaves no score
+            check=False,  # a failed submission leaves no score
         )
 
     nbgrader("generate_assignment")
@@ -95,7 +95,7 @@ def ours(
 
 
 def under_load(layout: Layout, lesson: str, layers: Layers, students: set[str]) -> list[Graded]:
-    """The same once more, beside four processes for each processor that compute without end."""
+    """Grade once more beside four endless processes for each processor."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * workers_here())]
     try:
         return ours(layout, lesson, layers, workers_here(), students)[1]

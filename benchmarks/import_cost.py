@@ -1,4 +1,4 @@
-"""What `import attnlib` costs beyond `import torch`: `python -m benchmarks.import_cost`.
+"""The cost of `import attnlib` beyond `import torch`: `python -m benchmarks.import_cost`.
 
 Each time in a fresh process, which has imported torch already: the median processor time of nine processes. The suite
 does not measure it; `tests/test_import_cost.py` looks at which modules are loaded.

@@ -1,4 +1,4 @@
-"""How much a lesson leaves to the learner: lines in solutions, and how long the cells are that everybody reads."""
+"""The share of a lesson left to the learner: lines in solutions, and the length of the cells that everybody reads."""
 
 import argparse
 import statistics

@@ -51,7 +51,7 @@ def made_class(layout: Layout, lesson: str, release: NotebookNode, size: int, se
 
 
 def _kinds(size: int, seed: int) -> list[str]:
-    """Which student is of which kind: the shares, shuffled; each kind at least once in a class of twenty."""
+    """Draw each student's kind: the shares, shuffled; each kind at least once in a class of twenty."""
     found = [kind for kind, share in SHARES.items() for _ in range(max(round(share * size), size >= 20))]
     found = (found + ["right"] * size)[:size]
     random.Random(seed).shuffle(found)

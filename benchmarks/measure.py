@@ -12,7 +12,7 @@ DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
 def seconds(function: Callable[[], object], device: str) -> float:
-    """How long one call takes, until the device has finished it."""
+    """Return the seconds one call takes, until the device has finished it."""
     if device == "cuda":
         torch.cuda.synchronize()
     start = time.perf_counter()

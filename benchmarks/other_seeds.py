@@ -1,4 +1,4 @@
-"""Whether a lesson's claims hold from other starts: the whole lesson, with all of its assertions, for each seed."""
+"""Test a lesson's claims from other starts: run the whole lesson, with all its assertions, for each seed."""
 
 import argparse
 import re
@@ -15,7 +15,7 @@ NOT_COMPARED = "nbval-ignore-output"
 
 
 def run_with(lesson: str, seed: int) -> str:
-    """What the lesson's cells that train print, with this seed; a CourseError where an assertion of its fails."""
+    """Return what the lesson's training cells print with this seed; a CourseError if one of its assertions fails."""
     layout = Layout()
     notebook = read_lesson(layout.solutions / f"{lesson}.py")
     seeded = [cell for cell in notebook.cells if cell.cell_type == "code" and SEED.search(cell.source)]
@@ -34,7 +34,7 @@ def seeded() -> tuple[str, ...]:
 
 def main(lessons: tuple[str, ...] = (), seeds: tuple[int, ...] = (1, 2, 3)) -> bool:
     """Print what came out for each seed, and whether all assertions held for all of them."""
-    held = [_holds(lesson, seeds) for lesson in lessons or seeded()]  # of all, also where one does not hold
+    held = [_holds(lesson, seeds) for lesson in lessons or seeded()]  # all lessons, even if one fails
     return all(held)
 
 

@@ -75,7 +75,7 @@ def peak(way: str, n: int, device: str) -> int:
 
 
 def measured_peak(way: str, n: int, device: str) -> int:
-    """In a process of its own."""
+    """Measure the peak in a process of its own."""
     code = f"from benchmarks.tiled import peak; print(peak({way!r}, {n}, {device!r}))"
     return int(subprocess.check_output([sys.executable, "-c", code], text=True, env={**os.environ, **MALLOC}))
 

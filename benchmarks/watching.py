@@ -1,4 +1,4 @@
-"""How soon `python -m autograder watch` answers: hand-ins through nbgrader's exchange, and kills in between.
+"""The time `python -m autograder watch` takes to answer: hand-ins through nbgrader's exchange, with kills in between.
 
     python -m benchmarks.watching [--students 300] [--within 60] [--kills 2] [--judge 0.5 | --real] [--small]
 
@@ -118,7 +118,7 @@ class Exchange:
         return subprocess.Popen(self.command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def hand_in(self, student: str) -> float:
-        """As `nbgrader submit` does: the folder, then the time in it; returns when."""
+        """Hand in as `nbgrader submit` does, the folder first and then the time in it; return the time."""
         stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
         folder = self.inbound / f"{student}+{self.lesson}+{stamp}"
         write_notebook(self.notebook, folder / f"{self.lesson}.ipynb")
@@ -132,7 +132,7 @@ class Exchange:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
     def is_released(self, student: str) -> bool:
-        """Whether the student's feedback is where `nbgrader fetch_feedback` looks for it."""
+        """True if the student's feedback is where `nbgrader fetch_feedback` looks for it."""
         name = notebook_hash(secret=student, notebook_id=self.lesson)
         return (self.root / "attention" / "feedback" / f"{name}.html").is_file()
 

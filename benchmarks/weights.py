@@ -158,7 +158,7 @@ def dialects() -> None:
 
 
 def forms() -> None:
-    """What ``in_place_attention`` saves, forward and backward, beside the plain equation that it computes."""
+    """Compare ``in_place_attention``, forward and backward, with the plain equation that it computes."""
     for device in DEVICES:
         header(f"{device}, in place against the plain equation", "(b, h, n, d)", "in place ms", "plain ms", "ratio")
         for b, n, d_model, h in SIZES:

@@ -1,4 +1,4 @@
-"""Where a worker's memory and its processor time go, process by process, while a class is judged.
+"""A worker's memory and processor time, process by process, while a class is judged.
 
     python -m benchmarks.worker_memory [--workers 1] [--students 12]
 
@@ -31,7 +31,7 @@ from .measure import header, row, verdict
 LESSON = "02_scaled_dot_product_attention"
 LOOK_SECONDS = 0.2
 SPENDING = ("worker", "warm process", "companion")
-"""Those whose time is counted: the latter two have that of all children that have ended."""
+"""The roles whose time is counted: the last two include all of their children that have ended."""
 ROLES = ("worker", "warm process", "its child", "companion", "companion's child")
 Held = dict[str, tuple[float, float]]
 """MiB by role: PSS, and what is private."""
@@ -58,7 +58,7 @@ class Looking(threading.Thread):
             time.sleep(LOOK_SECONDS)
 
     def look(self) -> Held:
-        """What each role holds now."""
+        """Measure each role's processes now."""
         found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         for worker in psutil.Process().children():
             warm = sorted((p for p in worker.children(recursive=True) if _is_warm(p)), key=lambda p: p.pid)

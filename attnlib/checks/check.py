@@ -1,4 +1,4 @@
-"""The calls that stand in a lesson: the visible check, its grading twin, and `run`, which both make.
+"""The calls that a lesson makes: the visible check, its grading twin, and `run`, which both use.
 
 Here the two halves meet: the course, which has the exercises, and the engine, which judges any exercise it is given.
 """
@@ -56,14 +56,14 @@ _MEMORIES: dict[tuple[str, torch.dtype], Memory] = {}
 
 
 def _memory(name: str, default_dtype: torch.dtype) -> Memory:
-    """What the course's own answers did, for one exercise: a student checks the same one many times in a row."""
+    """Return the memory of one exercise: the course's own answers run only once, however often a student checks."""
     if (name, default_dtype) not in _MEMORIES:
         _MEMORIES.clear()
     return _MEMORIES.setdefault((name, default_dtype), {})
 
 
 VALIDATING = "NBGRADER_VALIDATING"
-"""What nbgrader sets while it validates: of a cell without full points it shows errors and what is on stderr."""
+"""Set by nbgrader while it validates: it then shows errors and stderr of the cells without full points."""
 
 
 class CheckFailed(AssertionError):
@@ -162,7 +162,7 @@ def _with_another(report: Report) -> Report:
 
 
 def grade(name: str, attempt: Any) -> float:
-    """Judge on the grader's cases, too, show the verdict and return the points: nbgrader's partial credit."""
+    """Judge on the grader's cases as well, show the verdict and return the points: nbgrader's partial credit."""
     report = run(name, attempt, hidden=True)
     _show(report)
     return report.points

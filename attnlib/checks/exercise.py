@@ -50,8 +50,8 @@ in another mode (dropout in training: `asked.train(True)`, many calls, a statist
 class Misconception:
     """A wrong answer that learners give, with a name and an explanation in the learner's terms.
 
-    `implementation` has the exercise's own signature: an attempt that computes the same as it does, on every case, is
-    told `title` and `explanation`. `same_as` names another one that no case can tell from this one, on purpose.
+    `implementation` has the exercise's own signature. An attempt that computes the same as it does, on every case, gets
+    `title` and `explanation`. `same_as` names another misconception that deliberately no case can tell from this one.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Misconception:
     unless: str = ""
     """A pattern that contradicts the text: a wrong answer with it in its source has made another mistake."""
     both: tuple[str, ...] = ()
-    """Of two mistakes at once: their ids."""
+    """The ids of both mistakes, where this is two at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Case:
     hidden: bool = False
     dtype: torch.dtype = torch.float32
     gradient: bool = False
-    """Compare the gradients of every input and weight, too."""
+    """Compare the gradients of every input and weight as well."""
     after: tuple[Callable[[Draw], Inputs], ...] = ()
     """Inputs of calls before the judged one, which reveal what an attempt keeps from one call to the next.
 
@@ -98,34 +98,34 @@ class Case:
     other_device: bool = False
     """Run without values, on torch's `meta` device: tensors that the attempt makes on the CPU show."""
     probe: "Probe | None" = None
-    """Compare the result of this function instead of the attempt's own: see `Probe`."""
+    """Compare the result of this function rather than the attempt's own: see `Probe`."""
     given: str = ""
-    """What only some cases are given, such as "a memory": where no other case is wrong, the report says so."""
+    """An input that only some cases have, such as "a memory": the report names it if only those cases are wrong."""
     times: float = 1.0
-    """How many times as large the numbers are that a function gets, or the matrices of a module."""
+    """The factor on the numbers a function gets, or on the matrices of a module."""
     keeps: tuple[str, ...] = ()
     """Arguments of a module's constructor that it has to store as attributes of the same names."""
     largest: int = 0
-    """Of how many numbers the largest tensor may be that the attempt makes; 0 where that is left open."""
+    """The most numbers a tensor made by the attempt may hold; 0 for no limit."""
     detached: bool = False
-    """What is returned must not remember how it was computed."""
+    """The outputs must not require a gradient."""
     magnitude: float = 0.0
     """Size of the summed numbers, where they are much larger than the result (see `compare.tolerance`)."""
 
     @property
     def watched(self) -> bool:
-        """Whether every operator of the call is looked at, which takes time: where its tensors are, or how large."""
+        """True if every operator of the call is inspected for devices or sizes, which takes time."""
         return self.other_device or self.largest > 0
 
     @property
     def twice(self) -> bool:
-        """Whether other calls come before the judged one."""
+        """True if other calls come before the judged one."""
         return bool(self.after)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """All that the course knows of one exercise; the checks, the diagnosis, the grader and the tests follow from it.
+    """Everything the course knows of an exercise; the checks, the diagnosis, the grader and the tests use nothing else.
 
     `parts` maps each graded property to its points. The first part is the condition of the others: a function that
     computes wrong values earns nothing for being differentiable.
@@ -141,7 +141,7 @@ class Exercise:
     kind: Kind = "function"
     outputs: tuple[str, ...] = ("output",)
     detachable: tuple[str, ...] = ()
-    """Outputs that need not carry a gradient, such as returned attention weights."""
+    """Outputs that may lack a gradient, such as returned attention weights."""
     forbidden: tuple[str, ...] = ()
     """Functions that the attempt may not call: families of `ready_made`, and attnlib's by name (`attnlib.softmax`)."""
     example: Callable[[], Inputs] | None = None
@@ -153,11 +153,11 @@ class Exercise:
     weight_scale: float = field(default=1.0)
     """For a module: standard deviation of its weights, in units of 1/sqrt(fan_in)."""
     attends: bool = False
-    """Whether its answer takes a softmax of scores that it computes: they may be so large that their exp overflows."""
+    """True if the answer takes a softmax of scores it computes, which may be large enough for exp to overflow."""
     excused: Mapping[str, str] = field(default_factory=dict)
-    """Of lesson 00's promises (`course.promises`), those that cannot be tried here, each with the reason."""
+    """The promises of lesson 00 (`course.promises`) that can't be tried here, each with the reason."""
     stretch: bool = False
-    """Whether it is an extra for those who want more: checked like the others, and worth no points."""
+    """An optional extra: checked like the others, but worth no points."""
 
     @property
     def misconceptions(self) -> tuple[Misconception, ...]:
@@ -165,7 +165,7 @@ class Exercise:
         return self.wrong
 
     def part_for(self, case: Case, aspect: str) -> str:
-        """The part that a difference counts for, usually the case's own.
+        """Return the part that a difference counts for, usually the case's own.
 
         A changed input, and another dtype beside right gradients, are seen in cases of any part. They count for
         robustness, or for the part whose cases look at a model afterwards.

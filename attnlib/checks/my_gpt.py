@@ -1,4 +1,4 @@
-"""`my_gpt()`: the learner's parts of a GPT, from the lessons in which they passed, in one file that is theirs."""
+"""`my_gpt()`: the learner's own parts of a GPT, from the lessons where they passed, in one file."""
 
 import ast
 import inspect
@@ -57,7 +57,7 @@ def _written(file: Path, text: str) -> str:
 
 
 def assembled() -> tuple[str, dict[str, str]]:
-    """The text of the file, and whose each of its parts is."""
+    """Return the text of the file, and whose each of its parts is."""
     files = {MAIN: inspect.getsource(gpt_of_parts), **_lessons()}
     answers = {(file, name): part for file in files for part, name in answers_in(files[file]).items()}
     instead = {(MAIN, part): place for place, part in answers.items() if part in gpt_of_parts.PARTS and _passes(part)}

@@ -1,4 +1,4 @@
-"""What a lesson goes on with: the learner's own answer once it passes its check, and the course's until then."""
+"""Choose what a lesson goes on with: the learner's own answer once it passes its check, the course's until then."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -39,9 +39,9 @@ class Box:
     """Names of the rows of a tensor whose numbers are shown; `columns` likewise."""
     columns: Sequence[str] = ()
     decimals: int = 2
-    """How many are shown, unless all numbers are whole."""
+    """The number of decimals shown, unless all numbers are whole."""
     id: str = ""
-    """What arrows call the box, if not by its name."""
+    """The name by which arrows refer to the box, if not the box's own."""
     accent: bool = False
     faint: bool = False
 
@@ -56,7 +56,7 @@ class Arrow:
     via: Sequence[Point] = ()
     accent: bool = False
     dotted: bool = False
-    """Without a head: it joins a step to what it makes."""
+    """Draw it without a head: it joins a step to its result."""
 
 
 def plot_boxes(
@@ -106,7 +106,7 @@ def plot_boxes(
 
 
 def _width(text: str, size: float = FONT_SIZE) -> float:
-    """How wide a line of text is, in inches."""
+    """The width of a line of text, in inches."""
     from matplotlib.textpath import TextPath
 
     return float(TextPath((0, 0), text, size=size).get_extents().width / 72) if text.strip() else 0.0
@@ -119,7 +119,7 @@ def _number(value: float, decimals: int) -> str:
 
 
 class _Scale:
-    """Where the columns (or rows) of the grid are, in inches: each as wide as its widest box."""
+    """The positions of the grid's columns (or rows), in inches: each is as wide as its widest box."""
 
     def __init__(self, sizes: Sequence[tuple[float, float]], room: dict[float, float], gap: float = GAP[0]) -> None:
         widest: dict[float, float] = {}
@@ -134,7 +134,7 @@ class _Scale:
             self.end += before + widest[place]
 
     def at(self, place: float) -> float:
-        """Between two centres if it is between two columns; half an inch a column outside of them."""
+        """Return a place in inches: between the centres of two columns, or one inch per column outside of them."""
         known = sorted(self.centres)
         if place <= known[0]:
             return self.centres[known[0]] + (place - known[0])
@@ -146,7 +146,7 @@ class _Scale:
 
 
 def _label_room(arrows: Sequence[Arrow], by_id: "dict[str, _Drawn]") -> dict[float, float]:
-    """How wide the gap before a column must be, for the labels of the arrows that enter it from the left."""
+    """The width needed before each column, for the labels of the arrows that enter it from the left."""
     room: dict[float, float] = {}
     for arrow in arrows:
         start, end = by_id[arrow.start].box.at, by_id[arrow.end].box.at
@@ -157,7 +157,7 @@ def _label_room(arrows: Sequence[Arrow], by_id: "dict[str, _Drawn]") -> dict[flo
 
 
 class _Drawn:
-    """A box with its size, and its place once that is known."""
+    """A box with its size, and its place once that is computed."""
 
     def __init__(self, box: Box, shapes: bool) -> None:
         self.box = box
@@ -182,7 +182,7 @@ class _Drawn:
         self.height = self.above + rows * self.cell[1]
 
     def frame(self) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom of what arrows touch: of numbers, not of the names beside and above them."""
+        """Return left, top, right and bottom of what arrows touch: the numbers, not the names beside and above them."""
         (x, y), (width, height) = self.centre, (self.width, self.height)
         left, top = x - width / 2, y - height / 2
         if self.numbers is None:
@@ -193,7 +193,7 @@ class _Drawn:
         return left, top + self.above, left + columns * self.cell[0], top + height
 
     def edge_towards(self, point: Point, other: "_Drawn | None") -> Point:
-        """The middle of the side that faces a point, or another box."""
+        """Return the middle of the side that faces a point or another box."""
         left, top, right, bottom = self.frame()
         middle = (left + right) / 2, (top + bottom) / 2
         reach = other.frame() if other else (point[0], point[1], point[0], point[1])

@@ -70,7 +70,7 @@ def gif(figure: Any, draw: Callable[[Frame], object], frames: Iterable[Frame], s
 
 
 def still(film: bytes) -> bytes:
-    """The last frame of a GIF, as a PNG: for print, and for whoever wants nothing to move."""
+    """Return the last frame of a GIF as a PNG: for print, and for readers who want nothing to move."""
     from PIL import Image
 
     file = io.BytesIO()

@@ -23,7 +23,7 @@ FONT = "font-family='DejaVu Sans, Verdana, sans-serif' font-size='13'"
 
 @dataclass(frozen=True)
 class HoverLinks:
-    """What `hover_links` returns: a notebook shows it as HTML where it can, and as a plain image elsewhere."""
+    """The result of `hover_links`: a notebook shows it as HTML where it can, and as a plain image elsewhere."""
 
     html: str
     image: bytes = field(repr=False)
@@ -83,17 +83,17 @@ class _Layout:
 
     @property
     def left(self) -> float:
-        """Where the words of the queries end and the lines begin."""
+        """The position where the words of the queries end and the lines begin."""
         return _width(["queries", *self.rows])
 
     @property
     def right(self) -> float:
-        """Where the lines end and the words of the keys begin."""
+        """The position where the lines end and the words of the keys begin."""
         return self.left + LINES
 
     @property
     def bars(self) -> float:
-        """Where the bars with the weights begin."""
+        """The position where the bars with the weights begin."""
         return self.right + _width(["keys", *self.columns])
 
     @property
@@ -105,11 +105,11 @@ class _Layout:
         return [TOP + step * (i + 0.5) for i in range(len(words))]
 
     def step(self, words: list[str]) -> float:
-        """The height of a word among all."""
+        """The height of one word in a column of this many."""
         return (self.size[1] - TOP - 6) / len(words)
 
     def shown(self, i: int) -> list[float | None]:
-        """The weights of a query, with none where no line is drawn."""
+        """Return the weights of a query, None for those too small to get a line."""
         return [weight if weight >= max(self.threshold, 1e-12) else None for weight in self.table[i].tolist()]
 
     def lines(self, i: int) -> str:
@@ -122,7 +122,7 @@ class _Layout:
         )
 
     def numbers(self, i: int) -> str:
-        """Bars with numbers, which are attributes: no text is left over where a page drops the drawing."""
+        """Return bars with numbers in attributes, so that no text is left over if a page drops the drawing."""
         bar = "<span data-w='{0:.2f}' style='--w:{0:.2f}'></span>"
         return "".join("<span></span>" if weight is None else bar.format(weight) for weight in self.shown(i))
 
@@ -143,7 +143,7 @@ def _strongest(layout: _Layout, i: int) -> str:
 
 
 def _still(layout: _Layout, query: int | None) -> str:
-    """The drawing before anything is pointed at, with all words."""
+    """Return the drawing before anything is pointed at, with all words."""
     width, height = layout.size
     shown = "".join(layout.lines(i) for i in (range(len(layout.rows)) if query is None else [query]))
     return (
@@ -155,7 +155,7 @@ def _still(layout: _Layout, query: int | None) -> str:
 
 
 def _live(layout: _Layout) -> str:
-    """For each query a field that reacts, and what it shows then: a white sheet with its own lines."""
+    """Return a field for each query that reacts, and what it then shows: a white sheet with the query's own lines."""
     left, height, step = layout.left, layout.size[1], layout.step(layout.rows)
     sheet = f"<path class='sheet' d='M{left - 3:.0f} {TOP - 8}h{LINES + 6}V{height}h-{LINES + 6}z'/>"
     column = f"x='{layout.bars:.0f}' y='{TOP}' width='{BAR}' height='{height - TOP}'"

@@ -86,6 +86,6 @@ def _plot_bond(start: Point, end: Point, many: int, ax: "matplotlib.axes.Axes") 
 
 
 def _moved(points: Sequence[Point], start: float) -> list[Point]:
-    """Begun at ``start``, and with the middle of its height at 0."""
+    """Shift the drawing to begin at ``start``, with the middle of its height at 0."""
     left, heights = min(x for x, _ in points), [y for _, y in points]
     return [(x - left + start, y - (min(heights) + max(heights)) / 2) for x, y in points]

@@ -107,13 +107,13 @@ _FORM = ("linestyle", "marker", "linewidth", "markersize", "hatch", "sizes")
 
 
 def _form(handle: Any) -> tuple[str, ...]:
-    """All but the colour of what a legend draws."""
+    """Return everything but the colour of an entry in a legend."""
     asked = (getattr(handle, f"get_{name}", lambda: None)() for name in _FORM)
     return (type(handle).__name__, *map(str, asked))
 
 
 def _luminance(handle: Any) -> float:
-    """How light the colour is, from 0 for black to 1 for white, on white paper (WCAG 2.2, relative luminance)."""
+    """The lightness of the colour, from 0 for black to 1 for white, on white paper (WCAG 2.2, relative luminance)."""
     from matplotlib.colors import to_rgba_array
 
     colour = handle.get_color() if hasattr(handle, "get_color") else handle.get_facecolor()

@@ -1,4 +1,4 @@
-"""Put the overview at the end of a release, and what is due again below its title."""
+"""Put the overview at the end of a release, and the cell of what is due again below its title."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from autograder.lesson_text.progress_cell import progress_cell
 
 
 class AddProgress(NbGraderPreprocessor):
-    """Adds both cells to what students get, in the repository and through nbgrader alike; no lesson's text has them."""
+    """Adds both cells to the students' notebooks, in the repository and through nbgrader; no lesson's text has them."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         lesson = resources["nbgrader"]["assignment"]

@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Built:
-    """A lesson's notebooks: nbgrader's source, and what a student gets."""
+    """A lesson's notebooks: nbgrader's source, and the student's."""
 
     lesson: str
     source: NotebookNode
@@ -124,16 +124,16 @@ def pictures(executed: NotebookNode, lesson: str) -> dict[str, bytes]:
 
 
 def stale(layout: Layout) -> list[Path]:
-    """Built notebooks whose lesson is gone."""
+    """Built notebooks whose lesson no longer exists."""
     built = [*layout.notebooks.glob("*.ipynb"), *layout.solutions.glob("*.ipynb")]
     return [path for path in built if path.stem not in layout.lessons()]
 
 
 def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any]) -> list[str]:
-    """How the notebooks that are there differ from what the text builds; nothing is executed or written.
+    """List how the present notebooks differ from what the text builds; nothing is executed or written.
 
-    Badge and install cell are built with the address that the notebook was built with, so that a clone from anywhere
-    finds no difference.
+    Badge and install cell are built with the address in the present notebook, so that a clone from anywhere finds no
+    difference.
     """
 
     def url_of(lesson: str) -> str | None:
@@ -160,7 +160,7 @@ def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any])
 
 
 def changed_by_saving(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
-    """The lessons whose text would be another after it was opened and saved in JupyterLab."""
+    """The lessons whose text would change if it were opened and saved in JupyterLab."""
     texts = [layout.text(lesson) for lesson in layout.chosen(wanted)]
     return [f"{shown(path)} is not as JupyterLab saves it" for path in texts if changed_by_jupyterlab(path)]
 
@@ -168,7 +168,7 @@ def changed_by_saving(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
 def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
     """Put the lessons into the nbgrader course: source notebooks, released assignments, gradebook.
 
-    And what is another one for each student, whose source notebook is there already.
+    That includes assignments that differ from student to student, whose source notebooks exist already.
 
     A lesson that the gradebook knows, and that did not change since its release, is left alone. One that changed is
     released again; nbgrader refuses where that would take graded cells away from submissions.
@@ -190,7 +190,7 @@ def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
 
 
 def write_if_changed(path: Path, content: bytes) -> None:
-    """Write the file, unless it already says so: its time tells whether a release is older than its source."""
+    """Write the file unless it is unchanged: its time shows whether a release is older than its source."""
     if not path.is_file() or path.read_bytes() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

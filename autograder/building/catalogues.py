@@ -1,4 +1,4 @@
-"""The catalogues of slips before a release: what they cannot mean is told here, and never to a student."""
+"""Check the catalogues of slips before a release, so that no student meets an error in them."""
 
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -19,16 +19,16 @@ def complaints(lessons: Collection[str], exercises: Iterable[Exercise]) -> list[
         found = [line for exercise in chosen for line in _right_ones(exercise)]
         for file in sorted({file for exercise in chosen for file in exercise.files}):
             users = [exercise for exercise in written if file in exercise.files]
-            if all(user.lesson in lessons for user in users):  # nobody else may have the rest
+            if all(user.lesson in lessons for user in users):  # no other lesson may use the rest
                 found += _nowhere(file, users)
         return found
-    except BadCatalogue as error:  # what is read after it would be guessed at
+    except BadCatalogue as error:  # everything after it would be guesswork
         return [str(error)]
 
 
 def _right_ones(exercise: WrittenExercise) -> Iterator[str]:
-    """The wrong lines that do what the right ones do, on every case."""
-    assert exercise.misconceptions is not None  # all that they need is read
+    """The wrong lines that do the same as the right ones, on every case."""
+    assert exercise.misconceptions is not None  # fills everything they need
     for wrong in exercise.wrongs:
         asked = Local(wrong.told.implementation, here())
         if all(try_case(exercise, asked, case).difference is None for case in cases_of(exercise, hidden=True)):
@@ -37,7 +37,7 @@ def _right_ones(exercise: WrittenExercise) -> Iterator[str]:
 
 
 def _nowhere(file: Path, users: list[WrittenExercise]) -> Iterator[str]:
-    """The slips that no exercise has, with what each of its right answers lacks; answers to no exercise."""
+    """The slips that fit no exercise, with the reason for each of its right answers; and answers to no exercise."""
     catalogue = read(file)
     coded = [exercise for exercise in users if exercise.kind != "choice"]
     for slip in catalogue.slips.values():

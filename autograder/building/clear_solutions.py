@@ -10,7 +10,7 @@ from autograder.lesson_text.regions import split_regions
 
 
 class ClearSolutionsToStubs(ClearSolutions):
-    """nbgrader's ClearSolutions with stubs of our own: broken code to mend, a choice to make, or NotImplementedError.
+    """nbgrader's ClearSolutions with stubs of our own: broken code to fix, a choice to make, or NotImplementedError.
 
     A solution cell without a region is an error: nbgrader would replace all of it, and the student would get no
     signature.

@@ -46,7 +46,7 @@ def github_url(address: str) -> str | None:
 
 
 def colab_address(lesson: str, url: str) -> str:
-    """Where Colab opens the student's notebook."""
+    """The address at which Colab opens the student's notebook."""
     target = url.removeprefix("https://").replace(".com", "", 1)
     return f"https://colab.research.google.com/{target}/blob/main/notebooks/{lesson}.ipynb"
 
@@ -58,7 +58,7 @@ def badge(lesson: str, url: str) -> str:
 
 
 def add_colab(notebook: NotebookNode, lesson: str, url: str | None) -> NotebookNode:
-    """The notebook with a cell below its title that installs attnlib where it is missing, and with the badge on top.
+    """Add a cell below the title that installs attnlib where it is missing, and the badge on top.
 
     The cell leaves torch as it is: pip finds the requirement satisfied. Where no address is known, there is no badge,
     and the cell says what to do.
@@ -92,7 +92,7 @@ def recorded_url(notebook: NotebookNode) -> str | None:
 
 
 def with_badges(readme: str, lessons: list[str], url: str | None) -> str:
-    """The README with one badge a lesson between its two marks, with nothing there where no address is known."""
+    """Put one badge per lesson between the README's two marks, or nothing if no address is known."""
     if BEGIN not in readme or END not in readme:
         return readme
     before, rest = readme.split(BEGIN, 1)

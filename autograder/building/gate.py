@@ -1,6 +1,6 @@
-"""The release gate: what must not be in a student's notebook, and what must.
+"""The release gate: what a student's notebook must not contain, and what it must.
 
-It looks at the finished notebook, after nbgrader and everything else, and it is a step of its own: nbgrader logs what a
+It checks the finished notebook, after nbgrader and everything else, and is a step of its own: nbgrader logs what a
 hook of its own raises, and releases all the same.
 """
 
@@ -62,8 +62,8 @@ class Gate:
     def _leaks(self) -> Iterator[str]:
         """Solution lines and hidden tests, in any cell.
 
-        What a stub shows on purpose is no secret. Nor is the code that another exercise's cell gives, around its own
-        solution, in that cell: to mend a block, one has to see its layers.
+        What a stub shows on purpose is no secret. Nor is the code that another exercise's cell shows around its
+        solution, in that cell: to fix a block, one has to see its layers.
         """
         public = {
             _squeeze(line)
@@ -143,7 +143,7 @@ class Gate:
                 yield self._say(cell, f"the cell id {cell.get('id')!r} is there more than once")
 
     def _pairs(self) -> Iterator[str]:
-        """An answer is open and has a test; a test is locked, has points, calls check, and stands below its answer.
+        """Check that answers are open and have a test, and that a test is locked, has points, calls check, and follows.
 
         The test of an exercise without points is a check that is not graded.
         """
@@ -206,24 +206,24 @@ def _regions(cell: NotebookNode) -> Regions:
 
 
 def _code(line: str) -> str:
-    """The line without its comment and its indentation."""
+    """Return the line without its comment and its indentation."""
     return "" if line.strip().startswith("#") else re.sub(r"\s#\s.*", "", line).strip()
 
 
 def _squeeze(text: str) -> str:
-    """The text without white space and without trailing comments, so that a leak cannot hide behind its layout."""
+    """Return the text without white space and trailing comments, so that no leak can hide behind its layout."""
     return "".join("".join(re.sub(r"\s#\s.*", "", line) for line in text.split("\n")).split())
 
 
 def _contains(text: str, squeezed: str) -> bool:
-    """Whether the squeezed line is one of the text's lines or, if it is long enough to tell, a part of one."""
+    """True if the squeezed line is one of the text's lines or, if it is long enough to tell, part of one."""
     lines, whole = _squeezed(text)
     return squeezed in lines or (len(squeezed) >= 12 and squeezed in whole)
 
 
 @cache
 def _squeezed(text: str) -> tuple[frozenset[str], str]:
-    """Each of the text's lines, and all of it: many lines are looked for in the same cell."""
+    """Return each of the text's lines, and the whole: many lines are looked for in the same cell."""
     return frozenset(_squeeze(line) for line in logical_lines(text.split("\n"))), _squeeze(text)
 
 
@@ -233,7 +233,7 @@ def _compile(source: str) -> None:
 
 
 def _checked(source: str) -> str | None:
-    """The exercise whose check is the cell's last expression."""
+    """Return the exercise whose check is the cell's last expression."""
     try:
         body = ast.parse(source).body
     except SyntaxError:
@@ -242,7 +242,7 @@ def _checked(source: str) -> str | None:
 
 
 def _keys_like(metadata: Any, *prefixes: str) -> bool:
-    """Whether a key with one of these beginnings is anywhere in the metadata."""
+    """True if any key in the metadata, however deep, begins with one of these prefixes."""
     if isinstance(metadata, dict):
         return any(k.startswith(prefixes) or _keys_like(v, *prefixes) for k, v in metadata.items())
     return isinstance(metadata, list) and any(_keys_like(value, *prefixes) for value in metadata)

@@ -1,4 +1,4 @@
-"""A lesson as a page of the site: the student's notebook with figures, and how long it takes and where it opens."""
+"""A lesson as a page of the site: the student's notebook with figures, its reading time, and links that open it."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ from autograder.lesson_text.figures import as_image
 from autograder.lesson_text.layout import ROOT
 
 REPORT = "application/vnd.attnlib.report+json"
-"""A verdict for the grader; the reader gets it as text beside that."""
+"""The grader's form of a verdict; a reader gets the text beside it."""
 CHECK = re.compile(r'^check\("(\w+)"', re.MULTILINE)
 TITLE = re.compile(r"# .*\n")
 WORDS_A_MINUTE = 220
@@ -19,7 +19,7 @@ AT_HOME = "start JupyterLab with `make lab` in the course's folder, and open `{l
 
 
 def with_figures(student: NotebookNode, solved: NotebookNode) -> NotebookNode:
-    """The student's notebook with the outputs of those cells that are the same in the solved one and judge nothing."""
+    """Add the outputs of cells that are unchanged in the solved notebook and judge nothing."""
     outputs = {cell.id: cell for cell in solved.cells if cell.cell_type == "code"}
     student.cells = [cell for cell in student.cells if cell.id not in ("colab-badge", "colab-install")]
     for cell in student.cells:
@@ -38,7 +38,7 @@ def with_figures(student: NotebookNode, solved: NotebookNode) -> NotebookNode:
 
 
 def add_opening(page: NotebookNode, lesson: str) -> None:
-    """Below the title, how long the page takes to read, and where its notebook can be worked on."""
+    """Add below the title how long the page takes to read, and where its notebook can be opened."""
     words = sum(len(cell.source.split()) for cell in page.cells if cell.cell_type == "markdown")
     ways = [f"open it in [{name}]({address})" for name, address in addresses(lesson).items()]
     ways.append(AT_HOME.format(lesson=lesson))
@@ -47,7 +47,7 @@ def add_opening(page: NotebookNode, lesson: str) -> None:
 
 
 def addresses(lesson: str) -> dict[str, str]:
-    """Where the notebook opens: in Colab if the repository is known, and in JupyterLab if a hub is, too.
+    """Return the addresses that open the notebook: Colab if the repository is known, JupyterLab if a hub is as well.
 
     The hub is `project.urls.JupyterHub` of pyproject.toml. It needs nbgitpuller, which brings the repository there.
     """

@@ -1,4 +1,4 @@
-"""Makes ``attnlib/reactions.txt``: reactions of six textbook kinds, of which it is known where each atom comes from.
+"""Make ``attnlib/reactions.txt``: reactions of six textbook kinds, with the known origin of each atom.
 
 Needs RDKit, which nothing else does: ``python -m pip install rdkit``, and then
 ``python -m autograder.building.make_reactions``.
@@ -44,7 +44,7 @@ HEAD = """\
 
 
 def _pairs(first: list[str], second: list[str]) -> list[tuple[str, str]]:
-    """The first `EACH` pairs, so that both lists are gone through evenly."""
+    """The first `EACH` pairs, going evenly through both lists."""
     every = [
         (one, other)
         for turn in range(len(second))
@@ -55,7 +55,7 @@ def _pairs(first: list[str], second: list[str]) -> list[tuple[str, str]]:
 
 
 def _joined(template: str, molecules: tuple[str, str]) -> tuple[Any, Any]:
-    """What went in, as one, and the product; isotopes in both say which atom is which."""
+    """Return the reactants as one molecule, and the product; isotopes in both say which atom is which."""
     from rdkit import Chem
     from rdkit.Chem import rdChemReactions
 
@@ -79,7 +79,7 @@ def _plain(molecule: Any) -> Any:
 
 
 def _written(molecule: Any) -> tuple[str, list[int]]:
-    """Its SMILES, and its atoms in the order of the text."""
+    """Return its SMILES, and its atoms in the order of the text."""
     from rdkit import Chem
 
     text = Chem.MolToSmiles(molecule)
@@ -87,7 +87,7 @@ def _written(molecule: Any) -> tuple[str, list[int]]:
 
 
 def _alike(molecule: Any) -> list[int]:
-    """A number for each atom, the same for atoms that the molecule's symmetry exchanges."""
+    """Number the atoms so that those exchanged by the molecule's symmetry get the same number."""
     from rdkit import Chem
 
     return list(Chem.CanonicalRankAtoms(molecule, breakTies=False))
@@ -112,7 +112,7 @@ def _drawing(molecules: list[tuple[Any, list[int]]]) -> str:
 
 
 def _respelled(both: Any, product: Any, origin: list[int]) -> list[tuple[str, list[int]]]:
-    """The acid from its first atom on, the alcohol from its oxygen, the product from the acid's first atom."""
+    """Start the acid from its first atom, the alcohol from its oxygen, and the product from the acid's first atom."""
     from rdkit import Chem
 
     numbers: list[list[int]] = []
@@ -128,7 +128,7 @@ def _respelled(both: Any, product: Any, origin: list[int]) -> list[tuple[str, li
 
 
 def lines() -> Iterator[str]:
-    """The file's, without its head; at the end the esters once more, in another order."""
+    """The lines of the file, without its head; the esters come once more at the end, in another order."""
     for kind in KINDS:
         yield from _of_kind(kind)
     yield from _of_kind("ester", respelled=True)
@@ -154,7 +154,7 @@ def _of_kind(kind: str, *, respelled: bool = False) -> Iterator[str]:
 
 
 def made() -> str:
-    """The whole file."""
+    """The text of the whole file."""
     import rdkit
 
     return HEAD.format(version=rdkit.__version__) + "".join(f"{line}\n" for line in lines())

@@ -16,7 +16,7 @@ from autograder.showing.errors import CourseError, first_line
 
 
 def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
-    """The executed copy; a CourseError if a cell raises, or if a solution does not earn its full points."""
+    """Return the executed copy; a CourseError if a cell raises, or a solution doesn't earn its full points."""
     notebook = deepcopy(source)
     client = NotebookClient(
         notebook,
@@ -29,7 +29,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         resources={"metadata": {"path": str(folder)}},
     )
     try:
-        client.execute(env={**os.environ, PLACE: ""})  # nothing that an earlier run has kept is in it, and no bars
+        client.execute(env={**os.environ, PLACE: ""})  # keeps out what earlier runs kept, and progress bars
     except CellExecutionError as error:
         cell = next(cell for cell in notebook.cells if any(x.output_type == "error" for x in cell.get("outputs", [])))
         raise CourseError(f"{lesson}, cell {cell.id}: it raises {error.ename}: {first_line(error.evalue)}.") from None
@@ -45,7 +45,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
 
 
 def without_outputs(notebook: NotebookNode) -> NotebookNode:
-    """The notebook as it is before it is executed."""
+    """Return the notebook without its outputs, as before it was executed."""
     notebook = deepcopy(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "code":

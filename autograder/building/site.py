@@ -1,6 +1,6 @@
 """`python -m autograder.building.site FOLDER`: the pages of the site; `make site` renders them.
 
-A page lies where its source lies in the repository, so that every link between them is right in both places. Lessons
+A page has the same place as its source in the repository, so that every link between them works in both. Lessons
 are the students' notebooks, with the figures of the executed solutions; answers and verdicts are in none of them.
 """
 
@@ -111,11 +111,11 @@ def copy(path: Path, folder: Path, root: Path = ROOT) -> None:
 
 
 def with_links(page: NotebookNode, told: dict[str, Exercise]) -> NotebookNode:
-    """A line below each check that leads to the mistakes of its exercise, and an address for the exercise's heading."""
+    """Add to each check a line with a link to its exercise's mistakes, and give the exercise's heading an address."""
     cells: list[NotebookNode] = []
     for cell in page.cells:
         cells.append(cell)
-        if cell.cell_type == "markdown":  # JupyterLab's headings are called as they're written, MyST's in lower case
+        if cell.cell_type == "markdown":  # JupyterLab's anchors keep a heading's case, MyST's are in lower case
             cell.source = HEADING.sub(lambda link: link[0].lower(), cell.source)
         for name in CHECK.findall(cell.source) if cell.cell_type == "code" else ():
             if name in told:

@@ -1,1 +1,1 @@
-"""Adapters: each packs the grader for another platform, or takes its grades there; the judge knows none of them."""
+"""Adapters that pack the grader for other platforms, or take grades there; the judge knows none of them."""

@@ -15,7 +15,7 @@ def main(arguments: list[str]) -> str | None:
         return f"usage: python -m autograder.elsewhere {{{','.join(PLATFORMS)}}} SUBMISSION RESULTS"
     platform, submission, results = arguments
     try:
-        Path(results).unlink(missing_ok=True)  # an earlier run's are not this one's
+        Path(results).unlink(missing_ok=True)  # drops an earlier run's results
         PLATFORMS[platform](Path(submission), Path(results))
     except CourseError as error:
         return str(error)

@@ -21,7 +21,7 @@ class Canvas:
         self.course = f"/api/v1/courses/{quote(course, safe='')}"
 
     def remote(self, wanted: str) -> Remote:
-        """The assignment of this name or id, and each student's score there."""
+        """Return the assignment of this name or id, with each student's score on Canvas."""
         fitting = [one for one in self._all(f"{self.course}/assignments?per_page=100") if _is(one, wanted)]
         if len(fitting) != 1:
             raise CourseError(f"One assignment should be called {wanted!r} on Canvas; {len(fitting)} are.")

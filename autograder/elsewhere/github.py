@@ -27,7 +27,7 @@ OF_CLASSROOM50 = {
 
 
 def pack(layout: Layout, lesson: str, target: Path) -> Path:
-    """Write a folder with what goes to students' repositories, and what goes to the instructor's own."""
+    """Write a folder for the students' repositories, and one for the instructor's own."""
     grader = package_files(layout, lesson, seed=False)
     notebook = layout.notebooks / f"{lesson}.ipynb"
     if not notebook.is_file():
@@ -50,7 +50,7 @@ def pack_classroom50(layout: Layout, lesson: str, target: Path) -> Path:
 
 
 def results(verdict: dict[str, Any]) -> dict[str, Any]:
-    """A verdict as classroom50's result.json, whose points are whole numbers."""
+    """Return the verdict as classroom50's result.json, whose points are whole numbers."""
     tests = [
         {
             "test-name": report["exercise"],
@@ -77,7 +77,7 @@ def results(verdict: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(verdict: dict[str, Any]) -> str:
-    """A verdict as Markdown: a table, and each message as it stands in a terminal."""
+    """Return the verdict as Markdown: a table, and each message as in a terminal."""
     if verdict["problem"] is not None:
         return f"**Not graded**: {verdict['problem']}\n"
     reports = verdict["tests"].values()
@@ -85,7 +85,7 @@ def summary(verdict: dict[str, Any]) -> str:
     lines = ["| exercise | points |", "| --- | --- |", *rows]
     for report in reports:
         if not report["passed"]:
-            lines += ["", *(f"    {line}" for line in report["message"].splitlines())]  # as it is: nothing is markup
+            lines += ["", *(f"    {line}" for line in report["message"].splitlines())]  # verbatim, without markup
     return "\n".join([*lines, ""])
 
 

@@ -23,7 +23,7 @@ class Moodle:
         self.web, self.course = Web(address, token), course
 
     def remote(self, wanted: str) -> Remote:
-        """The assignment of this name or id, and each student's score there."""
+        """Return the assignment of this name or id, with each student's score on Moodle."""
         courses = self._call("mod_assign_get_assignments", {"courseids[0]": self.course})["courses"]
         found = [one for course in courses for one in course["assignments"] if wanted in (one["name"], str(one["id"]))]
         if len(found) != 1:
@@ -34,7 +34,7 @@ class Moodle:
         accounts = {}
         for user in self._call("core_enrol_get_enrolled_users", {"courseid": self.course}):
             score = scores.get(user["id"], -1.0)
-            account = Account(str(user["id"]), score if score >= 0 else None)  # it writes -1 where there is none
+            account = Account(str(user["id"]), score if score >= 0 else None)  # Moodle writes -1 for no grade
             for key in ("email", "username", "idnumber"):
                 if user.get(key):
                     accounts[str(user[key])] = account

@@ -1,4 +1,4 @@
-"""What a package for another platform holds: the grader, one lesson, the locked requirements, perhaps the seed."""
+"""Make the package for another platform: the grader, one lesson, the locked requirements, perhaps the seed."""
 
 import io
 import json
@@ -18,15 +18,15 @@ from autograder.showing.errors import CourseError, first_line
 
 ROOMS = ("showing", "lesson_text", "sandbox", "judging", "in_nbgrader", "elsewhere")
 GRADER = "grader"
-"""The folder of a package that stands for this repository."""
+"""The folder of a package that corresponds to this repository."""
 SETTINGS = "package.json"
 SEED = "autograder/course/seed"
 LOCKS = ("requirements-course.lock", "requirements.txt")
 WEIGHTS = "requirements-weights.lock"
 FOR_WEIGHTS = "12"
-"""The lesson whose model is a package of its own."""
+"""The number of the lesson whose model comes in a package of its own."""
 VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
-"""When students see a verdict on Gradescope."""
+"""The times at which Gradescope can show students a verdict."""
 TEMPLATES = Path(__file__).with_name("templates")
 OLDEST, EPOCH = (1980, 1, 1, 0, 0, 0), "315532800"  # that a zip file can hold: the same package has the same bytes
 
@@ -34,7 +34,7 @@ Files = dict[str, bytes]
 
 
 def package_files(layout: Layout, lesson: str, *, seed: bool, **settings: Any) -> Files:
-    """The files of a package by their names in it: all that grades one lesson, with the course's seed or without.
+    """Return a package's files by their names in it: all that grades one lesson, with the course's seed or without.
 
     Raises CourseError for an unknown lesson, a seed that is no number, or a wheel that cannot be built.
     """
@@ -52,7 +52,7 @@ def package_files(layout: Layout, lesson: str, *, seed: bool, **settings: Any) -
 
 
 def _grader_sources() -> list[Path]:
-    """The rooms that grade one submission; nothing that an instructor may have put beside them."""
+    """The rooms that grade one submission, and nothing an instructor may have put beside them."""
     found = [ROOT / "autograder" / "__init__.py"]
     for room in ROOMS:
         found += (p for p in (ROOT / "autograder" / room).rglob("*") if p.is_file() and "__pycache__" not in p.parts)
@@ -60,7 +60,7 @@ def _grader_sources() -> list[Path]:
 
 
 def _wheel() -> Files:
-    """attnlib's wheel, built from a copy: an older build's leftovers have no place in it."""
+    """Build attnlib's wheel from a copy, so that leftovers of an older build stay out."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("attnlib", "notebooks"):
             shutil.copytree(ROOT / name, Path(folder, name), ignore=shutil.ignore_patterns("__pycache__"))

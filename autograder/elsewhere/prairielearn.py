@@ -17,7 +17,7 @@ from autograder.lesson_text.layout import Layout
 IMAGE = "attention-grader"
 OF_COURSE = "serverFilesCourse/attention"
 MOST_SECONDS = 600
-"""After which PrairieLearn ends any external grader."""
+"""The time after which PrairieLearn ends any external grader."""
 
 
 def pack(layout: Layout, lesson: str, target: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Taking a class's grades to a learning platform: look what is there, show what would change, send only that.
+"""Take a class's grades to a learning platform: read what is there, show what would change, send only that.
 
 Nothing is sent twice, however a run ends: each run first reads the platform's own grades, and what is there already
 needs no sending. A grade that somebody changed there stays, unless it is to be overwritten.
@@ -38,7 +38,7 @@ class Remote:
 
 
 class Platform(Protocol):
-    """A course on a platform; both methods raise Refused or NoAccess, and `remote` a CourseError where nothing fits."""
+    """A course on a platform. Both methods raise Refused or NoAccess, and `remote` a CourseError if nothing matches."""
 
     name: str
 
@@ -51,7 +51,7 @@ class Platform(Protocol):
 
 @dataclass(frozen=True)
 class Grade:
-    """A student's score in the gradebook; None, and why, where there is none."""
+    """A student's score in the gradebook; None, with the reason, if there is none."""
 
     score: float | None
     status: str
@@ -59,7 +59,7 @@ class Grade:
 
 @dataclass(frozen=True)
 class Row:
-    """What a push means for one student."""
+    """The effect of a push on one student."""
 
     student: str
     here: float | None
@@ -69,7 +69,7 @@ class Row:
 
 
 def grades_of(layout: Layout, lesson: str, *, lateness: bool = True) -> tuple[float, dict[str, Grade]]:
-    """The points of a lesson, and each student's grade, with what lateness costs or without."""
+    """Return the points of a lesson, and each student's grade, with the penalty for lateness or without."""
     course = NbgraderCourse(layout.course)
     with course.gradebook() as gradebook:
         try:
@@ -83,13 +83,13 @@ def grades_of(layout: Layout, lesson: str, *, lateness: bool = True) -> tuple[fl
 
 
 def graded_lessons(layout: Layout) -> list[str]:
-    """The lessons of which something has been handed in."""
+    """The lessons with at least one submission."""
     with NbgraderCourse(layout.course).gradebook() as gradebook:
         return [one.name for one in gradebook.assignments if one.num_submissions]
 
 
 def plan(grades: Mapping[str, Grade], remote: Remote, sent: Mapping[str, float], *, overwrite: bool) -> list[Row]:
-    """What would be done for each student; `sent` is what earlier runs have brought there."""
+    """Decide what to do for each student; `sent` holds the scores that earlier runs have sent there."""
     rows = []
     for student, grade in grades.items():
         account, here = remote.accounts.get(student), grade.score
@@ -108,12 +108,12 @@ def plan(grades: Mapping[str, Grade], remote: Remote, sent: Mapping[str, float],
 
 
 def same(one: float | None, other: float | None) -> bool:
-    """Whether two scores are equal as a platform keeps them, to the cent."""
+    """True if two scores are equal to the cent, as a platform keeps them."""
     return one is not None and other is not None and round(one, 2) == round(other, 2)
 
 
 class Sent:
-    """What has been brought to a platform, kept in the course's folder."""
+    """The scores sent to a platform, kept in the course's folder."""
 
     def __init__(self, layout: Layout, platform: str) -> None:
         self.path = layout.course / "pushed" / f"{platform}.json"
@@ -131,7 +131,7 @@ class Sent:
         return self.scores.get(lesson, {})
 
     def note(self, lesson: str, student: str, score: float) -> None:
-        """Keep that a score is there."""
+        """Record that a score was sent."""
         if self.of(lesson).get(student) != score:
             self.scores.setdefault(lesson, {})[student] = score
             write_whole(self.path, json.dumps(self.scores, indent=1), mode=0o600)
@@ -140,7 +140,7 @@ class Sent:
 def look(
     platform: Platform, layout: Layout, lesson: str, wanted: str, *, overwrite: bool, lateness: bool
 ) -> tuple[Remote, list[Row]]:
-    """What a push of one lesson would change; a CourseError if the platform gives it other points."""
+    """Return what a push of one lesson would change; a CourseError if the platform gives the lesson other points."""
     possible, grades = grades_of(layout, lesson, lateness=lateness)
     try:
         remote = platform.remote(wanted)
@@ -157,7 +157,7 @@ def look(
 def send(
     platform: Platform, layout: Layout, lesson: str, remote: Remote, rows: list[Row], said: Callable[[Row], None]
 ) -> dict[str, str]:
-    """Send what is to be sent, one student after the other; returns why it failed, by student.
+    """Send what is to be sent, one student after the other; return the reasons for failures, by student.
 
     Raises NoAccess as soon as the token is refused: those before are there, and the next run goes on.
     """

@@ -106,7 +106,7 @@ def connect(platform: str, address: str | None, course_id: str | None, token_fil
 
 
 def table(lesson: str, rows: list[Row]) -> Table:
-    """What a push would change, those first for whom it does something."""
+    """Tabulate what a push would change, students with a change first."""
     found = Table(title=lesson, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("Student", "There", "", "Here", ""):
         found.add_column(heading, overflow="fold")

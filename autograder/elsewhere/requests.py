@@ -32,7 +32,7 @@ LONGEST = 4000
 
 @dataclass(frozen=True)
 class Request:
-    """What a student asks for, and what was decided."""
+    """A student's request for a regrade, and the decision on it."""
 
     id: str
     student: str
@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Shown:
-    """What an assistant reads to decide: the request, the points, the verdict and the student's code."""
+    """The view of an assistant who decides: the request, the points, the verdict and the student's code."""
 
     request: Request
     points: float
@@ -65,7 +65,7 @@ class Requests:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def take(self, table: Path) -> tuple[int, list[str]]:
-        """Take over a form's table; returns how many are new, and a clause for each line that is no request."""
+        """Take over a form's table; return the number of new requests, and a clause for each line that isn't one."""
         new, wrong = 0, []
         with self.course.gradebook() as gradebook:
             for number, row in _rows(table):
@@ -101,7 +101,7 @@ class Requests:
         return sorted(chosen, key=lambda one: (one.lesson, one.test, one.student, one.id))
 
     def show(self, request: Request) -> Shown:
-        """A request with what it is about."""
+        """Return a request with what it is about."""
         with self.course.gradebook() as gradebook:
             grade = gradebook.find_grade(request.test, request.lesson, request.lesson, request.student)
             points, most = float(grade.score), float(grade.max_score)
@@ -130,7 +130,7 @@ class Requests:
             return decided
 
     def _enter(self, decided: Request, points: float | None) -> None:
-        """Points and sentence into the gradebook, in one transaction; a second time changes nothing."""
+        """Write points and sentence into the gradebook, in one transaction; a second time changes nothing."""
         place = (decided.test, decided.lesson, decided.lesson, decided.student)
         with self.course.gradebook() as gradebook:
             grade = gradebook.find_grade(*place)
@@ -164,7 +164,7 @@ class Requests:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """No two assistants decide at a time."""
+        """Let no two assistants decide at a time."""
         handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o660)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -189,13 +189,13 @@ def _rows(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def in_share(student: str, part: tuple[int, int]) -> bool:
-    """Whether a student is in the k-th of n shares; each is in one, and in the same one each time."""
+    """True if a student is in the k-th of n shares; every student is in exactly one, the same each time."""
     number, shares = part
     return int.from_bytes(hashlib.sha256(student.encode(errors="surrogateescape")).digest()[:8]) % shares == number - 1
 
 
 def read_share(text: str) -> tuple[int, int]:
-    """`2/3` is the second of three shares."""
+    """Read a share: `2/3` is the second of three."""
     number, _, shares = text.partition("/")
     if not (number.isdecimal() and shares.isdecimal() and 1 <= int(number) <= int(shares)):
         raise CourseError(f"--share should be like 2/3, the second of three shares, got {printable(text)!r}.")

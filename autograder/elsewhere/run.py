@@ -1,4 +1,4 @@
-"""Grading in a package: the lesson, the seed and the sandbox are found here; the adapters only write what comes out."""
+"""Grade in a package: find the lesson, the seed and the sandbox; the adapters only write the results."""
 
 import json
 import os
@@ -23,7 +23,7 @@ WEAKER = {
 
 
 def settings() -> dict[str, Any]:
-    """What the package was made with."""
+    """Return the settings the package was made with."""
     try:
         found = json.loads((ROOT / SETTINGS).read_text(encoding="utf-8"))
         return {**found, "lesson": str(found["lesson"])}
@@ -44,7 +44,7 @@ def seed_of_package() -> int:
 
 
 def seed_of_environment() -> int | None:
-    """The seed that a platform keeps as a secret, if it does; gone from the environment once it is read."""
+    """Take the seed that a platform keeps as a secret, if it does, out of the environment."""
     text = os.environ.pop(SEED_VARIABLE, "").strip()
     if text and not text.isdecimal():
         raise CourseError(f"{SEED_VARIABLE} should be the number in {SEED}; what it holds is none.")
@@ -52,7 +52,7 @@ def seed_of_environment() -> int | None:
 
 
 def layers_here() -> Layers:
-    """The strongest layers that this container allows, another user at least; it prints which, and if they are weak."""
+    """Return the strongest layers this container allows, at least another user; print them, and a warning if weak."""
     layers = probe("any")
     print(layers)
     if layers.outer in WEAKER:

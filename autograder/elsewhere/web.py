@@ -1,4 +1,4 @@
-"""Talking to a learning platform: one request at a time, its errors as one clause, and a token that is never shown."""
+"""Talk to a learning platform: one request at a time, errors as one clause, and a token that is never shown."""
 
 import json
 import os
@@ -18,17 +18,17 @@ from autograder.showing.text import printable
 
 SECONDS = 30.0
 PATIENCE = 3
-"""So often a request is made again that the platform asked to make later."""
+"""The most repeats of a request that the platform asks to make later."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NO_TOKEN = "The token is refused: it is wrong, has expired, or may not do this"
 
 
 class Refused(Exception):
-    """What a platform answered instead of doing it, as a clause; the other students are not concerned."""
+    """A platform's refusal, with the reason as a clause; the other students are not affected."""
 
 
 class NoAccess(CourseError):
-    """It answers nobody who shows this token: nothing more need be tried."""
+    """Raised if the platform accepts nothing with this token: no further request makes sense."""
 
 
 def read_token(variable: str, file: Path | None) -> str:
@@ -50,19 +50,19 @@ def read_token(variable: str, file: Path | None) -> str:
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None  # it would take the token along
+        return None  # a redirect would take the token along
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: JSON, and where the next page is, if there is one."""
+    """A platform's answer: its JSON, and the address of the next page, if there is one."""
 
     data: Any
     next: str = ""
 
 
 class Web:
-    """A platform's address with a token, which goes to that address alone."""
+    """A platform's address with a token, which is sent to that address alone."""
 
     def __init__(self, address: str, token: str, headers: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(address)

@@ -1,1 +1,1 @@
-"""Grading a class: taking submissions in, judging them side by side, entering what was found."""
+"""Grade a class: take submissions in, judge them side by side, enter the results."""

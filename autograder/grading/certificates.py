@@ -29,7 +29,7 @@ class Certificates:
 
 
 def certificates(authority: Path | None, own: Path | None, key: Path | None) -> Certificates | None:
-    """All three, or none; a CourseError for some."""
+    """Return all three certificates, or none; a CourseError for some."""
     if authority is None or own is None or key is None:
         if authority is None and own is None and key is None:
             return None
@@ -47,7 +47,7 @@ def check_address(address: str, shown: Certificates | None) -> None:
 
 
 def warning(address: str) -> str | None:
-    """Warn of an address beyond this machine that has no TLS; None where there is nothing to warn of."""
+    """Warn of an address beyond this machine without TLS; None if there is nothing to warn of."""
     if address.startswith("tls://") or urlsplit(address if "//" in address else f"//{address}").hostname in HERE:
         return None
     return (

@@ -1,4 +1,4 @@
-"""Which submissions of a folder a run grades; known before anything is imported that grades."""
+"""Choose the submissions of a folder that a run grades, before any module that grades is imported."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from autograder.showing.errors import CourseError
 def chosen_submissions(
     layout: Layout, folder: Path, wanted: tuple[str, ...]
 ) -> tuple[list[tuple[str, str]], list[Stray]]:
-    """The submissions of the wanted lessons, of all if none is named, and what is none; a CourseError for nothing."""
+    """Return the submissions of the wanted lessons (all if none is named) and the strays; a CourseError for nothing."""
     layout.gradable(wanted)
     everything, strays = survey(folder)
     submissions = [(student, lesson) for student, lesson in everything if not wanted or lesson in wanted]

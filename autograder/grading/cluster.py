@@ -1,4 +1,4 @@
-"""Judging many submissions on a Dask cluster, whose machines see neither the course nor one another's files."""
+"""Judge many submissions on a Dask cluster, whose machines see neither the course nor each other's files."""
 
 import multiprocessing
 import threading
@@ -73,7 +73,7 @@ ONE_AT_A_TIME = threading.Lock()
 
 @cache
 def _crew() -> Crew:
-    """This worker's one process for judging, which is ended from here if it does not end.
+    """This worker's one process for judging, which is ended from here if it doesn't end by itself.
 
     Dask calls in threads, beside which nothing should be forked, and by default in a process that may have no children.
     """

@@ -1,4 +1,4 @@
-"""Entering what was judged: the one writer of the gradebook and of the graded notebooks."""
+"""Enter judgements: the one writer of the gradebook and of the graded notebooks."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ WRITERS = 8
 
 @dataclass(frozen=True)
 class Entered:
-    """One submission to be entered: what it earned, a digest of what was handed in, and when."""
+    """One submission to be entered: its judgement, a digest of its files, and the time."""
 
     judged: Judged
     digest: str
@@ -48,22 +48,22 @@ class Entries:
         self.folder = Path(course.directory.root) / "entries"
 
     def path(self, lesson: str, student: str) -> Path:
-        """Where the entry of a submission stands."""
+        """The file of a submission's entry."""
         return self.folder / lesson / f"{hashlib.sha256(student.encode()).hexdigest()[:32]}.json"
 
     def find(self, lesson: str, student: str, digest: str, told: datetime | None) -> Judged | None:
-        """What came of a submission, if this very submission was entered already, and still stands where it was."""
+        """Return the outcome of this very submission, if it was entered before and nothing has changed since."""
         try:
             found = json.loads(self.path(lesson, student).read_text(encoding="utf-8"))
             if found.pop("digest", None) != digest:
                 return None
             before = Judged(**{**found, "remarks": tuple(found["remarks"]), "unanswered": tuple(found["unanswered"])})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # none, or one of another version
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # no entry, or one of another version
             return None
         return before if self._stands(before, told) else None
 
     def _stands(self, before: Judged, told: datetime | None) -> bool:
-        """Whether gradebook and folders hold what was entered: nbgrader's own commands write there, too."""
+        """True if gradebook and folders still hold what was entered: nbgrader's own commands write there as well."""
         student, lesson, directory = before.student, before.lesson, self.course.directory
         sheet = read(self.gradebook, lesson, [student]).get(student)
         if sheet is None or sheet.told != told:  # entered into another gradebook, or at another time
@@ -79,7 +79,7 @@ class Entries:
         return comments == _comments(comments, before) and _sha256(_text(graded)) == before.notebook
 
     def enter(self, batch: list[Entered]) -> list[Sheet]:
-        """Write down what came of these submissions, all of them or none; returns their rows in the gradebook.
+        """Enter these submissions, all of them or none; return their rows in the gradebook.
 
         A fault of the grader's own is no result: the next run judges such a submission again.
         """
@@ -100,7 +100,7 @@ class Entries:
         return sheets
 
     def _write_rows(self, batch: list[Entered]) -> list[Sheet]:
-        """All scores of the submissions, in one transaction; there are rows also where there are no points."""
+        """Write all scores of the submissions, in one transaction; submissions without points get rows as well."""
         book = self.gradebook
         found: dict[tuple[str, str], Sheet] = {}
         try:
@@ -118,7 +118,7 @@ class Entries:
         return after
 
     def _filled(self, sheet: Sheet, judged: Judged) -> Sheet:
-        """The rows with what was judged; without it where nothing could be."""
+        """Fill the rows with the judgement; leave them without one if nothing could be judged."""
         if judged.problem is not None:
             return replace(sheet, marks={n: replace(m, auto=None, waits=True) for n, m in sheet.marks.items()})
         by_hand = not sheet.marks.keys() <= judged.points.keys()
@@ -127,7 +127,7 @@ class Entries:
         for name, mark in sheet.marks.items():
             if name in judged.points:
                 marks[name] = replace(mark, auto=judged.points[name], waits=mark.manual is not None)
-            elif name in cells:  # what is graded by hand
+            elif name in cells:  # cells graded by hand
                 auto, _ = utils.determine_grade(cells[name])
                 marks[name] = replace(mark, auto=auto, waits=mark.manual is not None or auto is None)
         said = _comments(sheet.comments, judged)
@@ -146,7 +146,7 @@ class Entries:
         return charged
 
     def _charged(self, sheet: Sheet, student: str) -> Sheet:
-        """With what nbgrader's plugin takes off for lateness, not below 0 and not above the score."""
+        """Set the penalty that nbgrader's plugin gives for lateness, between 0 and the score."""
         if sheet.late <= 0:
             return replace(sheet, penalty=None)
         penalty = self._penalties.late_submission_penalty(student, sheet.score, sheet.late)
@@ -159,7 +159,7 @@ class Entries:
         return assign.plugin_inst
 
     def _write_notebook(self, judged: Judged) -> None:
-        """The graded notebook in place of an earlier one, with the student's listed files and the instructor's."""
+        """Replace the graded notebook, with the student's listed files and the instructor's."""
         directory = self.course.directory
         target = self.course.path(directory.autograded_directory, judged.student, judged.lesson)
         new, old = target.with_name(f".{target.name}.new"), target.with_name(f".{target.name}.old")
@@ -186,7 +186,7 @@ def _entry(one: Entered) -> str:
 
 
 def _side_by_side(write: Callable[[Path, str], None], texts: dict[Path, str]) -> None:
-    """Write files side by side, each whole or not at all: of many that are waited for, a disk makes one wait."""
+    """Write files side by side, each whole or not at all: a disk then waits once for many."""
     if len(texts) == 1:
         write(*texts.popitem())
     elif texts:
@@ -202,7 +202,7 @@ def _graded_cells(judged: Judged) -> list[Any]:
 
 
 def _comments(names: Iterable[str], judged: Judged) -> dict[str, str | None]:
-    """What stands below the answers of these names, as nbgrader has it."""
+    """Return the comments below the answers of these names, as nbgrader words them."""
     return {name: "No response." if name in judged.unanswered else None for name in names}
 
 
@@ -216,5 +216,5 @@ def _sha256(text: str | None) -> str:
 
 
 def digest_of(files: Mapping[str, bytes], *others: str) -> str:
-    """What a verdict depends on: the files handed in, and others of its conditions such as the lesson's digest."""
+    """Digest what a verdict depends on: the files handed in, and other conditions such as the lesson's digest."""
     return hashlib.sha256("\n".join([digest_of_files(files), *others]).encode()).hexdigest()

@@ -35,7 +35,7 @@ from autograder.showing.text import printable
 logging.getLogger("tornado").addHandler(logging.NullHandler())  # else nbgrader prints what it raises as well
 
 BATCH = 100
-"""The most submissions that are entered at once: what a run that is killed has to do again."""
+"""The most submissions entered at once, which a killed run has to repeat."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Graded:
     problem: str | None = None
     remarks: tuple[str, ...] = ()
     fault: bool = False
-    """Whether it is the grader's own that it was not graded."""
+    """True if it was not graded because of a fault of the grader's own."""
 
     @property
     def points(self) -> float:
@@ -63,7 +63,7 @@ class Graded:
 
 @dataclass(frozen=True)
 class State:
-    """How far a run is: `done` of `total` submissions, and how many are judged a second."""
+    """The progress of a run: `done` of `total` submissions, and how many are judged per second."""
 
     total: int
     done: int
@@ -73,7 +73,7 @@ class State:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a submission's folder says of itself: what was handed in, when, and what was unusual about it."""
+    """A submission as its folder describes it: its digest, the time it was handed in, and anything unusual."""
 
     digest: str = ""
     told: datetime | None = None
@@ -82,16 +82,16 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """How to grade: behind which layers, with how many workers or on which cluster, and whether to begin anew."""
+    """Settings of a run: the layers, the number of workers or the cluster, and whether to grade everything anew."""
 
     layers: Layers | None
     workers: int = 1
     scheduler: str | None = None
     shown: Certificates | None = None
-    """What is shown to a scheduler at a tls:// address."""
+    """The certificates shown to a scheduler at a tls:// address."""
     again: bool = False
     received: Path | None = None
-    """A table of the times at which a learning platform has received the submissions."""
+    """A table of the times at which a learning platform received the submissions."""
 
 
 def grade(
@@ -142,7 +142,7 @@ class Run:
     ) -> None:
         self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
         self.crew = crew
-        """Workers that are there already, and stay when the run is over."""
+        """Workers that exist already, and stay when the run is over."""
         self.assignments: dict[Path, Assignment] = {}
         self.handed_in: dict[tuple[str, str], Claim] = {}
         self.graded: list[Graded] = []
@@ -153,7 +153,7 @@ class Run:
     def grade(self, submissions: list[tuple[str, str]]) -> list[Graded]:
         """Judge what is new, and enter it, one submission after the other, as the workers finish."""
         with warnings.catch_warnings(), self.course.gradebook() as gradebook:
-            warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
+            warnings.simplefilter("ignore")  # warnings inside nbgrader and its libraries, which we can't fix
             self.entries = Entries(self.course, gradebook)
             self.total = len(submissions)
             if self.crew is None:
@@ -169,25 +169,25 @@ class Run:
             try:
                 for batch in judged:
                     self._enter(batch)
-            finally:  # Ctrl-C may come while one is entered: the workers end then, too, whatever they are judging
+            finally:  # even Ctrl-C while entering has to end the workers
                 if isinstance(judged, Generator):
                     judged.close()
         return self.graded
 
     def _tasks(self, submissions: list[tuple[str, str]]) -> Iterator[Task]:
-        """The submissions that have to be judged; what needs no judging is dealt with here."""
+        """Yield the submissions that have to be judged, and deal with the others at once."""
         seed = course_seed(self.layout.course)
         for student, lesson in submissions:
             try:
                 task = self._task(student, lesson, self._assignment(student, lesson), seed)
-            except Exception as error:  # whatever a student's folder holds, it is that student's reason
+            except Exception as error:  # whatever a student's folder holds, only that student is affected
                 self._enter([Judged.failed(student, lesson, error)])
                 continue
             if task is not None:
                 yield task
 
     def _task(self, student: str, lesson: str, assignment: Assignment, seed: int) -> Task | None:
-        """What has to be judged, or None if this very submission was entered before."""
+        """Return the task of judging it, or None if this very submission was entered before."""
         folder = self.folder / student / lesson
         with bounded():
             handed_in = collect(folder, lesson)
@@ -195,7 +195,7 @@ class Run:
         remarks = (*handed_in.remarks, *([doubt] if doubt else []))
         beside = {"/timestamp": str(told).encode(), "/remarks": str(remarks).encode()}  # names that no file can have
         known = {**handed_in.files, **beside}
-        image = str(self.how.layers and self.how.layers.container)  # which has libraries of its own
+        image = str(self.how.layers and self.how.layers.container)  # a container has libraries of its own
         conditions = (assignment.digest, version_of_the_grader(), str(seed), image)
         claim = Claim(digest_of(known, *conditions), told, remarks)
         self.handed_in[student, lesson] = claim
@@ -215,7 +215,7 @@ class Run:
         return self.assignments[source]
 
     def _enter(self, judged: list[Judged]) -> None:
-        """Enter what was judged, many at once; where that fails, one by one, so that no other is concerned."""
+        """Enter judgements, many at once; if that fails, one by one, so that no other submission is affected."""
         for place in range(0, len(judged), BATCH):
             batch = [self._ready(one) for one in judged[place : place + BATCH]]
             if len(batch) == 1:
@@ -237,7 +237,7 @@ class Run:
         return Entered(replace(judged, remarks=(*claim.remarks, *judged.remarks)), claim.digest, claim.told)
 
     def _enter_alone(self, one: Entered) -> bool:
-        """Enter one submission, and say whether that went well; if not, the failure is entered in its place."""
+        """Enter one submission and return whether that worked; if not, enter the failure instead."""
         judged, well = one.judged, True
         try:
             (sheet,) = self.entries.enter([one])
@@ -258,7 +258,7 @@ class Run:
     def _enter_failure(self, judged: Judged) -> None:
         try:
             self.entries.enter([Entered(judged, "", None)])
-        except Exception as error:  # then nothing of it is written, and the next run tries again
+        except Exception as error:  # nothing of it was written, and the next run tries again
             if _is_the_machine_s(error):
                 raise CourseError(
                     f"What came of {judged.student}, {judged.lesson}, cannot be entered, so the run ends here: "
@@ -289,5 +289,5 @@ class Run:
 
 
 def _is_the_machine_s(error: Exception) -> bool:
-    """Whether a disk or a database failed, as it would for whoever comes next; nbgrader raises errors of its own."""
+    """True if a disk or a database failed, as it would for the next submission too; nbgrader raises its own errors."""
     return any(isinstance(one, (OSError, OperationalError)) for one in (error, error.__context__))

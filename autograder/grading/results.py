@@ -1,4 +1,4 @@
-"""What each graded cell of a submission earned, and why not more."""
+"""The points of each graded cell of a submission, and the reason for any that are missing."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ NOT_ANSWERED = "not answered"
 
 
 class Why(NamedTuple):
-    """Why a cell has not all points: a misconception's id, or words; and the words that such answers have in common."""
+    """The reason a cell lacks points: a misconception's id, or words; and the words that such answers share."""
 
     diagnosis: str | None = None
     in_short: str | None = None
@@ -26,7 +26,7 @@ class Why(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What one graded cell earned, and the misconception that its report names, or the error with which it ended."""
+    """The points of one graded cell, with the misconception its report names or the error it ended with."""
 
     exercise: str
     points: float
@@ -34,7 +34,7 @@ class Result:
     diagnosis: str | None = None
     in_short: str | None = None
     in_place_of: float | None = None
-    """The points that were judged, where a person has given others."""
+    """The points that were judged, if a person has changed them."""
 
 
 def results_from(judged: Judged, assignment: Assignment, by_hand: Mapping[str, float]) -> Iterator[Result]:
@@ -48,7 +48,7 @@ def results_from(judged: Judged, assignment: Assignment, by_hand: Mapping[str, f
 
 
 def _what_is_said(report: dict[str, Any]) -> Why:
-    """The misconception; if there is none, the error of the answer's cell, or what the report says first."""
+    """Return the misconception or, if there is none, the answer cell's error, or the report's first sentence."""
     if report.get("passed"):
         return Why()
     if not report.get("diagnosis") and (error := report.get("error_of_cell")):
@@ -62,7 +62,7 @@ def results_of(
 ) -> list[Result]:
     """The graded cells in the graded notebook's order, with their diagnoses, by the answers that were released.
 
-    Not by those in the notebook: it may have lost its metadata, and its tests stand at its end.
+    The notebook's own cells don't count: it may have lost its metadata, and its tests are at its end.
     """
     notebook = read_notebook(course.path(course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb")
     cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "grade_id" in c.metadata.get("nbgrader", {})}
@@ -78,7 +78,7 @@ def results_of(
 
 
 def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[str, Any]) -> Why:
-    """That there is no answer; or the misconception; or the error that the answer ended with; or the report's words."""
+    """Return the reason: no answer, a misconception, the error that the answer ended with, or the report's words."""
     if answer is not None and answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
         return Why(NOT_ANSWERED)
     error = error_in(answer) if answer is not None else None
@@ -88,5 +88,5 @@ def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[
 
 
 def _ended_with(error: str) -> Why:
-    """The error as it is called; a student's own class may be called as if nothing had been answered."""
+    """Name the error; a student's own class may have a name that looks like "not answered"."""
     return Why("Exception", "Exception") if error == NOT_ANSWERED else Why(error, error)

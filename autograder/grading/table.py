@@ -18,9 +18,9 @@ TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 co
 
 
 def grading_tables(graded: list[Graded], known: Mapping[str, Exercise]) -> Iterator[Table]:
-    """A line for each exercise of each student: its points, and where some are missing, why; then what else is to say.
+    """Yield each lesson's table: every exercise's points and the reason for missing ones; then a table of remarks.
 
-    A misconception is told by its title, as the student is told it. Whole sentences have a table of their own, in which
+    A misconception appears under its title, as for the student. Whole sentences have a table of their own, in which
     80 columns hold them.
     """
     for lesson in sorted({one.lesson for one in graded}):
@@ -69,13 +69,13 @@ def _by_hand(result: Result) -> str:
 
 def _told(result: Result, known: Mapping[str, Exercise]) -> str:
     named = names_in(known.get(result.exercise)).get(result.diagnosis or "")
-    if named is None and result.diagnosis in READ:  # an id, and its title is of this answer alone
+    if named is None and result.diagnosis in READ:  # its title belongs to this answer alone
         return result.in_short or ""
     return named.title if named else result.diagnosis or ""
 
 
 def _add_sentences(table: Table, one: Graded) -> None:
-    """Why it was not graded, and what was remarked on."""
+    """Add the reason it was not graded, and the remarks on it."""
     problem = [Text(printable(one.problem), style="yellow")] if one.problem is not None else []
     for number, text in enumerate([*problem, *(Text(printable(remark), style="dim") for remark in one.remarks)]):
         table.add_row("" if number else one.student, text)

@@ -1,4 +1,4 @@
-"""Judging many submissions side by side in processes of this machine, each of which is ended if it does not end."""
+"""Judge many submissions side by side in processes of this machine, each of which is killed if it doesn't end."""
 
 import multiprocessing
 import os
@@ -19,10 +19,10 @@ from autograder.sandbox.layers import Layers
 
 METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
 HELD = 2
-"""The tasks that a worker has: one that it judges, one that waits."""
+"""The tasks of a worker: one being judged, one waiting."""
 LOOK_SECONDS = 10.0
 ATTEMPTS = 3
-"""Tries for a task whose worker died under it."""
+"""The most tries for a task whose worker died."""
 
 
 class Worker:
@@ -39,7 +39,7 @@ class Worker:
         """Add a task; `attempt` counts from 1."""
         try:
             future = self.pool.submit(judge_task, task, layers)
-        except BrokenProcessPool as error:  # it died since it was last looked at: `is_dead` tells
+        except BrokenProcessPool as error:  # it died since the last look: `is_dead` will say so
             future = Future()
             future.set_exception(error)
         if not self.held:
@@ -47,30 +47,30 @@ class Worker:
         self.held.append((future, task, attempt))
 
     def take(self) -> Iterator[Judged]:
-        """What is done, in order."""
+        """Yield the finished judgements, in order."""
         while self.held and self.held[0][0].done() and not self.is_dead:
             future, task, _ = self.held.popleft()
             self.began, self.overdue = time.monotonic(), False
-            error = future.exception()  # no sandbox, or what it told could not even be sent
+            error = future.exception()  # no sandbox, or a result that could not be sent
             yield future.result() if error is None else Judged.failed(task.student, task.lesson, error)
 
     @property
     def is_dead(self) -> bool:
-        """Whether the process died under the task that it was judging."""
+        """True if the process died while judging its task."""
         if not self.held or not self.held[0][0].done():
             return False
         return isinstance(self.held[0][0].exception(), BrokenProcessPool)
 
     def end_if_overdue(self, seconds: float) -> None:
-        """Kill the process if it has been at one task for so long: its budget was not enforced, and nothing else is."""
+        """Kill the process if one task took it this long: its budget was not enforced, and nothing else bounds it."""
         if self.held and time.monotonic() - self.began > seconds:
             self.overdue = True
             self._kill()
 
     def revive(self) -> list[tuple[Task, int]]:
-        """A new process; returns the tasks that the old one had, of which only the first was being judged.
+        """Start a new process; return the old one's tasks, of which only the first was being judged.
 
-        One that did not come to an end is not tried again.
+        A task that didn't end is not tried again.
         """
         more = ATTEMPTS if self.overdue else 1
         left = [(task, attempt + (more if place == 0 else 0)) for place, (_, task, attempt) in enumerate(self.held)]
@@ -102,7 +102,7 @@ class Crew:
         self.workers = [Worker(method) for _ in range(size)]
 
     def judge(self, tasks: Iterable[Task], layers: Layers | None) -> Iterator[list[Judged]]:
-        """Judge the tasks, behind the layers that are named or else found to work; yields what ended meanwhile."""
+        """Judge the tasks behind the given layers, or else the strongest that work; yields what has ended since."""
         waiting = iter(tasks)
         again: list[tuple[Task, int]] = []
         while True:
@@ -141,7 +141,7 @@ def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[l
 
 
 def longest() -> float:
-    """The seconds after which a worker that is still at one submission must hang itself: its budget is half of that."""
+    """The seconds after which a worker on one submission must be stuck: its budget is half of that."""
     return 2 * here().submission_wall
 
 
@@ -155,13 +155,13 @@ def _pool(method: str) -> ProcessPoolExecutor:
 
 
 def _begin(grader: int) -> None:
-    """A worker ends with the grader, also where that is killed; and it computes with one thread."""
+    """End the worker with the grader, even if that is killed; and compute with one thread."""
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's, which ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the grader, which ends its workers
     if confine.seccomp_works():
         confine.die_with_parent()
-        if os.getppid() != grader:  # it was killed before the kernel knew
+        if os.getppid() != grader:  # the grader was killed before the kernel was told
             os._exit(1)
     Finalize(None, close_sandboxes, exitpriority=1)
     torch.set_num_threads(1)

@@ -1,1 +1,1 @@
-"""Handing out what is another one for each student: bugs to find, dealt from a lesson by the course's seed."""
+"""Hand out work that differs from student to student: bugs to find, dealt from a lesson by the course's seed."""

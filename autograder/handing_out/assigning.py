@@ -1,4 +1,4 @@
-"""An assignment of bugs for each student: of the same levels for all, and a different one for each."""
+"""Assign bugs to each student: the same levels for all, but different bugs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from autograder.showing.errors import CourseError
 
 @dataclass(frozen=True)
 class Assigned:
-    """What was made: for whom, who had theirs before, the level of each bug, and how many share the commonest bug."""
+    """The outcome: for whom it was made, who had theirs before, each bug's level, how many share the commonest bug."""
 
     assignment: str
     new: tuple[str, ...]
@@ -32,7 +32,7 @@ class Assigned:
 
 
 def assign(layout: Layout, lesson: str, students: Sequence[str], count: int) -> Assigned:
-    """Make the assignment of each student who has none yet; who has one keeps it, whatever else changes.
+    """Make the assignment of each student who has none yet; existing ones stay as they are.
 
     Raises CourseError for a lesson that isn't there or has no bugs, and for another `count` than was dealt before.
     """
@@ -60,7 +60,7 @@ def assign(layout: Layout, lesson: str, students: Sequence[str], count: int) -> 
 
 
 def pool_of(lesson: str) -> dict[Row, int]:
-    """The bugs of a lesson of which one line is wrong, and no other, each with the number of that line."""
+    """The bugs of a lesson with exactly one wrong line, each with the number of that line."""
     try:
         every = candidates(set(), lesson=lesson, only=None, everything=True)
     except Refused as error:
@@ -73,7 +73,7 @@ def pool_of(lesson: str) -> dict[Row, int]:
 
 
 def bugs_of(layout: Layout, assignment: str) -> dict[str, list[dict[str, Any]]]:
-    """The bugs that each student has, as they were dealt."""
+    """The bugs dealt to each student."""
     paths = sorted((layout.course / "individual" / "source").glob(f"*/{assignment}/{assignment}.ipynb"))
     return {path.parent.parent.name: _bugs(path) for path in paths}
 

@@ -1,4 +1,4 @@
-"""Who gets which bugs: as many of each level for everybody, and no bug twice before all have been dealt."""
+"""Deal the bugs: equally many of each level for everybody, and no bug twice before all have been dealt."""
 
 import random
 from collections import Counter
@@ -15,7 +15,7 @@ Bug = Mapping[str, Any]
 def levels_for(pool: Iterable[Row], students: int, count: int) -> list[int]:
     """The level of each bug of an assignment, the same for everybody: spread over those with a bug for each student.
 
-    Where none has so many, it is the one that has most.
+    If no level has that many, it is the level with the most bugs.
     """
     counts = Counter(row.level for row in pool)
     enough = [level for level in sorted(counts) if counts[level] >= students]
@@ -26,9 +26,9 @@ def levels_for(pool: Iterable[Row], students: int, count: int) -> list[int]:
 def deal(
     students: Iterable[str], pool: Mapping[Row, int], levels: Sequence[int], seed: str, dealt: Iterable[Sequence[Bug]]
 ) -> dict[str, list[Row]]:
-    """The bugs of each student, from a pool with the wrong line of each; the same for the same seed and `dealt` before.
+    """Deal each student's bugs from a pool with the wrong line of each; the same seed and `dealt` give the same bugs.
 
-    What fewest have comes first: of bugs, then of answers at this place of the assignment, then of mistakes; then an
+    The least dealt comes first: of bugs, then of answers at this place of the assignment, then of mistakes; then an
     exercise that the student has not got yet.
     """
     assignments = [[(bug["id"], bug["lines"][0]) for bug in bugs] for bugs in dealt]
@@ -62,13 +62,13 @@ def deal(
 
 
 def _mistake(key: str) -> str:
-    """What two spellings and two dialects of a mistake in one exercise have in common."""
+    """Return the key that spellings and dialects of one mistake in one exercise have in common."""
     exercise, slip, *_ = key.split("/")
     return f"{exercise}/{slip_of(slip)}"
 
 
 def with_letters(found: Bug, student: str, seed: str, given: Counter[str]) -> dict[str, Any]:
-    """A record with its explanations under letters of this student's own: the right one is a letter that few have."""
+    """Shuffle the explanations of a record under letters, so that the right letter is one that few students have."""
     letters, title = list(found["options"]), found["options"][found["letter"]]
     chance = random.Random(f"{seed} {student} {found['id']}")
     others = sorted({*found["options"].values()} - {title})

@@ -54,12 +54,12 @@ ANSWER = """### BEGIN SOLUTION
 
 @functools.cache
 def told(row: Row) -> Mapping[str, Any]:
-    """All about a bug, with the change that repairs it."""
+    """Describe a bug in full, with the change that repairs it."""
     return record(row) | {"title": row.bug.title, "diff": row.bug.diff()}
 
 
 def own_source(assignment: str, student: str, bugs: Sequence[Mapping[str, Any]]) -> NotebookNode:
-    """A student's notebook with the right answers, and what the grader needs to know of its bugs."""
+    """Return a student's notebook with the right answers, and what the grader needs to know of its bugs."""
     lesson = assignment.rpartition("_")[2]
     introduction = INTRODUCTION.format(lesson=lesson, student=f"`{student}`", line=POINTS[LINE], reason=POINTS[REASON])
     cells = [new_markdown_cell(introduction), *_first_cell()]
@@ -69,14 +69,14 @@ def own_source(assignment: str, student: str, bugs: Sequence[Mapping[str, Any]])
 
 
 def generic_source(assignment: str, count: int) -> NotebookNode:
-    """What all students' notebooks have in common: the cells that are answered, and those that are graded."""
+    """Return the part that all students' notebooks share: the cells that are answered, and those that are graded."""
     cells = [new_markdown_cell(GENERIC.format(assignment=assignment)), *_first_cell()]
     cells += [cell for number in range(1, count + 1) for cell in _questions(number, None, None)]
     return _notebook(cells, {})
 
 
 def own_release(assignment: str, source: NotebookNode) -> NotebookNode:
-    """What the student gets of it: no answer, and nothing that the grader knows."""
+    """Return the student's own release: no answer, and nothing that the grader knows."""
     released = Assignment(assignment, source).released
     cells = []
     for cell in source.cells:

@@ -13,7 +13,7 @@ COLUMNS = ("id", "student_id")
 
 
 def read_roster(path: Path) -> list[str]:
-    """The students' ids; a CourseError for a table without any, and for an id that can be no folder of its own."""
+    """Return the students' ids; a CourseError for a table without any, or for an id that can't name a folder."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
@@ -32,7 +32,7 @@ def read_roster(path: Path) -> list[str]:
         student = (row[column] or "").strip()
         if why := _fault(student):
             raise CourseError(f"{shown(path)}, line {number}: {why}.")
-        key = unicodedata.normalize("NFC", student).casefold()  # a disk that takes capitals for small letters is common
+        key = unicodedata.normalize("NFC", student).casefold()  # many disks ignore case
         if key in found:
             before, other = found[key]
             raise CourseError(
@@ -44,7 +44,7 @@ def read_roster(path: Path) -> list[str]:
 
 
 def _fault(student: str) -> str:
-    """Why this is no name for a student's folder, as a clause; empty if it is one."""
+    """Return the reason why this can't name a student's folder, as a clause; empty if it can."""
     if not student:
         return "the student's id is empty"
     if any(sign in student for sign in "/\\") or student.startswith("."):

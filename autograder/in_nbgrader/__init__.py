@@ -1,1 +1,1 @@
-"""nbgrader's own commands and its formgrader: what they take from a student's folder, and what they leave there."""
+"""nbgrader's own commands and its formgrader, and how they handle what is in a student's folder."""

@@ -59,7 +59,7 @@ class Copy:
         self.changed = 0.0
         self.size = self.number = 0
         opened = os.open(source, FOLDER)
-        self.owner = os.fstat(opened).st_uid  # of what was opened, not of what was there before
+        self.owner = os.fstat(opened).st_uid  # of the opened folder, not of one there before
         if not is_owner(self.owner):
             os.close(opened)
             raise CourseError(ANOTHER)

@@ -19,7 +19,7 @@ c.CourseDirectory.root = HERE
 
 
 def write_course_config(course: Path) -> None:
-    """Write the file; a CourseError where there is one of somebody else's, which would grade without a sandbox."""
+    """Write the file; a CourseError if there is somebody else's, which would grade without a sandbox."""
     path = course / CONFIG.name
     before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     if before and not before.startswith(FIRST):

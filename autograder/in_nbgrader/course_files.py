@@ -11,7 +11,7 @@ from autograder.showing.text import printable
 
 
 def course_seed(course: Path) -> int:
-    """The course's own seed for the numbers that answers are compared on; drawn once, and known to no student."""
+    """The course's own seed for the numbers in comparisons; drawn once, and known to no student."""
     path = course / "seed"
     if not path.is_file():
         write_whole(path, f"{secrets.randbits(128)}\n", mode=0o600)
@@ -33,11 +33,11 @@ def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
 
 
 def faults_file(course: Path) -> Path:
-    """Where the tracebacks of the grader's own faults are kept."""
+    """The file with the tracebacks of the grader's own faults."""
     return course / "faults.txt"
 
 
 def record_fault(course: Path, student: str, lesson: str, trace: str) -> None:
-    """Keep a traceback for whoever fixes it."""
+    """Keep a traceback for the person who fixes it."""
     with faults_file(course).open("a", encoding="utf-8") as file:
         file.write(f"{printable(student)} {lesson}\n{trace}\n")

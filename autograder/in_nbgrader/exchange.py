@@ -22,7 +22,7 @@ NEVER = datetime.min
 
 
 class CollectWithoutLinks(ExchangeCollect):
-    """Collects regular files alone; one submission that cannot be collected keeps no other from being collected.
+    """Collects only regular files; a submission that can't be collected doesn't keep others from being collected.
 
     nbgrader believes the name that a folder claims, and only warns where it belongs to somebody else. Here a folder is
     the student's own, or the collector's; anybody else's is no submission. Where a service hands in for all students,
@@ -44,7 +44,7 @@ class CollectWithoutLinks(ExchangeCollect):
         try:
             record = dict(super()._path_to_record(path))
             why = self._refusal(Path(path), str(record["username"]))
-        except Exception:  # a folder of any name can be made there
+        except Exception:  # anybody can make a folder of any name there
             record, why = {}, "its name is not STUDENT+LESSON+TIME"
         if not why:
             return record
@@ -52,7 +52,7 @@ class CollectWithoutLinks(ExchangeCollect):
         return {"username": name, "filename": name, "timestamp": NEVER}
 
     def _refusal(self, path: Path, student: str) -> str:
-        """Why it is no submission of the student whose name it has; empty if it is one."""
+        """Return the reason why it is no submission of the student it is named after; empty if it is one."""
         if not student or student.startswith("."):
             return "it has no student's name"
         if why := fault_of_name(student):
@@ -71,7 +71,7 @@ class CollectWithoutLinks(ExchangeCollect):
     def copy_files(self) -> None:
         found = self.src_records
         if not found:
-            super().copy_files()  # which says so
+            super().copy_files()  # logs that there is nothing
         for record in found:
             self.src_records = [record]
             source = Path(self.inbound_path, record["filename"])
@@ -79,7 +79,7 @@ class CollectWithoutLinks(ExchangeCollect):
             before = Path(self.coursedir.format_path(*path))
             try:
                 if before.is_dir() and self.coursedir.get_existing_timestamp(str(before)) != record["timestamp"]:
-                    with tempfile.TemporaryDirectory() as own:  # what cannot be collected must not replace what was
+                    with tempfile.TemporaryDirectory() as own:  # a failed collection must not replace an earlier one
                         self._copy(source, Path(own, "copy"), str(record["username"]))
                 super().copy_files()
             except (OSError, RuntimeError, CourseError) as error:
@@ -105,7 +105,7 @@ class CollectWithoutLinks(ExchangeCollect):
 
 
 def _name_of(owner: int) -> str:
-    """What the user is called who has this number."""
+    """Return the name of the user with this number."""
     try:
         return pwd.getpwuid(owner).pw_name
     except KeyError:
@@ -113,7 +113,7 @@ def _name_of(owner: int) -> str:
 
 
 class ReleaseOneByOne(ExchangeReleaseFeedback):
-    """Releases each student's feedback by itself: where a file is missing, the others still get theirs."""
+    """Releases each student's feedback separately: if a file is missing, the others still get theirs."""
 
     src_path: str
 

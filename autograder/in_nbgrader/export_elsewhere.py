@@ -18,10 +18,10 @@ class _OneRowAStudent(CsvWithStatus):
     file: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
     above: ClassVar[tuple[str, ...]] = ()
-    """How the row begins that holds the points of each lesson, if there is one."""
+    """The beginning of the row that holds the points of each lesson, if there is one."""
 
     def who(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns that say who it is."""
+        """The columns that identify the student."""
         raise NotImplementedError
 
     def export(self, gradebook: Gradebook) -> None:

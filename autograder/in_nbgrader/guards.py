@@ -1,6 +1,6 @@
-"""nbgrader's ways to read a student's folder, replaced by ours.
+"""Replace nbgrader's ways of reading a student's folder.
 
-nbgrader follows links, copies whatever lies beside a notebook to where the formgrader serves it, and ends at a
+nbgrader follows links, copies everything beside a notebook to where the formgrader serves it, and stops at a
 timestamp.txt that is no time. No option names the classes that do so, so their methods are replaced, in every process
 that reads `nbgrader_config.py`: the command line, the formgrader's buttons, and `python -m autograder`.
 """
@@ -34,7 +34,7 @@ copy_all = BaseConverter.init_assignment
 
 
 def guard() -> None:
-    """Replace them; a second time changes nothing."""
+    """Replace them; a second call changes nothing."""
     Autograde.init_notebooks = _find_submissions
     GenerateFeedback.init_notebooks = _find_graded
     Autograde.init_assignment = _take_in
@@ -44,9 +44,9 @@ def guard() -> None:
 
 
 def _find_submissions(converter: Any) -> None:
-    """All that `grade` takes for a submission is one, whatever its notebook is called; all else gets a line.
+    """Find everything that `grade` takes for a submission, whatever the notebook's name; all else gets a line.
 
-    None is looked at by steps that would run it: a config that could not be read to its end leaves nbgrader's own.
+    Refuse if the steps would run one themselves: a config that wasn't read to its end leaves nbgrader's own.
     """
     steps = {getattr(step, "__name__", str(step)).rpartition(".")[2] for step in converter.autograde_preprocessors}
     if "JudgeInSandbox" not in steps or "Execute" in steps:
@@ -67,11 +67,11 @@ def _find_submissions(converter: Any) -> None:
         if _is_meant(stray.student, course.student_id):
             converter.log.warning("%s: not graded: %s", stray.student, stray.why)
     if not converter.assignments:
-        init_notebooks(converter)  # which says what is missing
+        init_notebooks(converter)  # logs what is missing
 
 
 def _find_graded(converter: Any) -> None:
-    """As nbgrader does, but a student's name is no pattern: `[ok]` is found, by itself and among all."""
+    """Find the graded notebooks as nbgrader does, but take a student's name literally: `[ok]` is no pattern."""
     course = converter.coursedir
     graded = Path(converter._format_source("x", "x")).parents[1]
     converter.assignments, converter.notebooks = {}, []
@@ -80,7 +80,7 @@ def _find_graded(converter: Any) -> None:
         if all(_is_meant(name, pattern) for name, pattern in (*of, (path.stem, course.notebook_id))):
             converter.assignments.setdefault(str(path.parent), []).append(str(path))
     if not converter.assignments:
-        init_notebooks(converter)  # which says what is missing
+        init_notebooks(converter)  # logs what is missing
 
 
 def _is_meant(name: str, pattern: str) -> bool:
@@ -93,9 +93,9 @@ def _submitted(course: Any) -> Path:
 
 
 def _take_in(converter: Any, assignment_id: str, student_id: str) -> None:
-    """nbgrader's preparations; where they fail, the reason is kept as any other.
+    """Prepare as nbgrader does; if that fails, keep the reason like any other.
 
-    A submission without a timestamp has none in the gradebook either, whatever the last one had.
+    A submission without a timestamp has none in the gradebook either, even if the previous one had.
     """
     course = converter.coursedir
     try:
@@ -112,7 +112,7 @@ def _take_in(converter: Any, assignment_id: str, student_id: str) -> None:
 
 
 def _copy(converter: Any, assignment_id: str, student_id: str) -> None:
-    """Copy what lies beside a notebook: all that the instructor gave, little of what a student did."""
+    """Copy the files beside a notebook: everything from the instructor, little from a student."""
     if isinstance(converter, (Autograde, GenerateFeedback)):
         source = Path(converter._format_source(assignment_id, student_id))
         copy_listed(source, Path(converter._format_dest(assignment_id, student_id)), assignment_id)

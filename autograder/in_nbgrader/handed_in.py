@@ -1,4 +1,4 @@
-"""When a submission was handed in: by the system that received it, if that is known, else by its own timestamp.txt."""
+"""The time a submission was handed in: by the system that received it if that is known, else by its timestamp.txt."""
 
 import csv
 import re
@@ -19,7 +19,7 @@ LINE = re.compile(r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})? UTC) (?P<d
 
 
 def time_of(coursedir: Any, student: str, lesson: str, found: HandedIn | None = None) -> tuple[datetime | None, str]:
-    """The time that counts, in UTC and without a zone, or None; and in a clause what is doubtful about it.
+    """Return the time that counts, in UTC and without a zone, or None; and in a clause what is doubtful about it.
 
     `found` is what the folder holds, where that has been read already and its notebook's own time is to be doubted.
     """
@@ -29,7 +29,7 @@ def time_of(coursedir: Any, student: str, lesson: str, found: HandedIn | None = 
         return told, doubt
     known = _received(coursedir, student, lesson)
     received = known.get(digest_of_files(found.files if found else _files(folder, lesson)))
-    if received is None:  # it came after all that is known, whatever it claims
+    if received is None:  # it came after every known receipt, whatever it claims
         last = max(known.values()).isoformat(" ", "minutes") if known else "a time that cannot be read any more"
         earliest = max(filter(None, (told, *known.values())), default=None)
         return earliest, f"it is not what was received at {last}: when it was handed in is not known"
@@ -39,7 +39,7 @@ def time_of(coursedir: Any, student: str, lesson: str, found: HandedIn | None = 
 def record_received(coursedir: Any, student: str, lesson: str, time: datetime) -> None:
     """Keep the time at which a submission was received, where no student writes, with the digest of what it was.
 
-    A time belongs to what the folder held when it was first told, and to nothing that comes later. Where the folder
+    A time belongs to what the folder held when the time was first recorded, and to nothing later. If the folder
     holds nothing that can be read, there is nothing to keep.
     """
     files = _files(Path(coursedir.format_path(coursedir.submitted_directory, student, lesson)), lesson)
@@ -75,7 +75,7 @@ def _rows(table: Path) -> Iterator[tuple[str, str, datetime]]:
 
 
 def _files(folder: Path, lesson: str) -> dict[str, bytes]:
-    """What was handed in; nothing, where that cannot be read."""
+    """Return the files that were handed in; none if they can't be read."""
     try:
         return collect(folder, lesson).files
     except NotGraded:
@@ -83,7 +83,7 @@ def _files(folder: Path, lesson: str) -> dict[str, bytes]:
 
 
 def _received(coursedir: Any, student: str, lesson: str) -> dict[str, datetime]:
-    """When each thing was received, by its digest; a line that says something else is none."""
+    """Return the time each thing was received, by its digest; lines in any other form are ignored."""
     path = _file(coursedir, student, lesson)
     lines = path.read_text(encoding="ascii", errors="replace").splitlines() if path.is_file() else []
     found = map(LINE.fullmatch, lines)
@@ -91,5 +91,5 @@ def _received(coursedir: Any, student: str, lesson: str) -> dict[str, datetime]:
 
 
 def _file(coursedir: Any, student: str, lesson: str) -> Path:
-    """In nbgrader's own layout, beside the folders of its steps: received/STUDENT/LESSON/received.txt."""
+    """The file in nbgrader's own layout, beside the folders of its steps: received/STUDENT/LESSON/received.txt."""
     return Path(coursedir.format_path("received", student, lesson)) / "received.txt"

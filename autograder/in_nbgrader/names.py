@@ -1,16 +1,16 @@
-"""Which names a student can have in a gradebook."""
+"""The names a student can have in a gradebook."""
 
 from nbgrader.api import Student
 
 LONGEST: int = Student.__table__.c.id.type.length
-"""PostgreSQL refuses a longer one, and with it whatever else is entered at the same time; SQLite takes any."""
+"""PostgreSQL refuses a longer id, and everything entered at the same time; SQLite takes any length."""
 
 
 def fault_of_name(student: str) -> str:
-    """Why a folder's name can be no student's, as a clause; empty if it can.
+    """Return the reason why a folder's name can't be a student's, as a clause; empty if it can.
 
-    After unpacking a zip file, some names are bytes alone. At a line break in a name, nbgrader's commands end, whoever
-    comes next.
+    Unpacked zip files can have names that aren't text. A line break in a name ends nbgrader's commands, for every
+    student after that one.
     """
     if any("\ud800" <= letter <= "\udfff" for letter in student):
         return "the name of the student's folder is not text in UTF-8"

@@ -51,7 +51,7 @@ class NbgraderCourse:
         return self.path(self.directory.release_directory, ".", assignment) / f"{assignment}.ipynb"
 
     def autograde(self, assignment: str, student: str) -> str | None:
-        """Grade one submission, anew if it was graded before; returns why it could not be graded, or None."""
+        """Grade one submission, again if it was graded before; return why it could not be graded, or None."""
         result = self._run(Autograde, assignment, student)
         return None if result["success"] else last_error(result)
 
@@ -66,7 +66,7 @@ class NbgraderCourse:
         app = converter(coursedir=self.directory, config=self.config)
         app.force = True
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
+            warnings.simplefilter("ignore")  # warnings inside nbgrader and its libraries, which we can't fix
             result: dict[str, Any] = capture_log(app)
         if "KeyboardInterrupt" in result.get("error", ""):
             raise KeyboardInterrupt  # nbgrader would go on with the next submission
@@ -74,7 +74,7 @@ class NbgraderCourse:
 
 
 def last_error(result: dict[str, Any]) -> str:
-    """The exception that a converter logged, as one clause: how its first traceback ends.
+    """Return the exception that a converter logged, as one clause: the end of its first traceback.
 
     The log indents all lines of a message but the first by four spaces, the lines of a traceback's frames by more.
     """

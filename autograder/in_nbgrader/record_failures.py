@@ -1,4 +1,4 @@
-"""A submission that could not be graded has no score, and a reason."""
+"""Record a reason, and no score, for a submission that could not be graded."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ from autograder.showing.text import printable
 
 
 def reason_file(coursedir: Any, student: str, assignment: str) -> Path:
-    """Where the reason stands, in nbgrader's own layout: not_graded/STUDENT/ASSIGNMENT/reason.txt."""
+    """The file with the reason, in nbgrader's own layout: not_graded/STUDENT/ASSIGNMENT/reason.txt."""
     return Path(coursedir.format_path("not_graded", student, assignment)) / "reason.txt"
 
 
@@ -42,7 +42,7 @@ def forget(gradebook: Gradebook, assignment: str, student: str) -> None:
 
 
 class RecordFailures(NotebookExporter):
-    """nbgrader's exporter while autograding; it sees every notebook first, also one that is not JSON.
+    """nbgrader's exporter while autograding, which sees every notebook first, even one that isn't JSON.
 
     Without it the database keeps what an earlier run found, or nothing, which counts as 0.
     """
@@ -69,7 +69,7 @@ class RecordFailures(NotebookExporter):
         return found
 
     def _taken_in(self, folder: Path, place: dict[str, str]) -> NotebookNode:
-        """The notebook that a student handed in, whatever it is called: found and read as `grade` does."""
+        """Return the notebook that a student handed in under any name, found and read as `grade` does."""
         released = released_cells(place["db_url"], place["assignment"], place["notebook"])
         with bounded():
             handed_in = collect(folder, place["notebook"])
@@ -81,7 +81,7 @@ class RecordFailures(NotebookExporter):
 
 
 def record(path: Path, reason: str) -> None:
-    """Keep the reason for whoever asks later: the table, the export."""
+    """Keep the reason for later readers: the table, the export."""
     write_whole(path, reason_line(reason))
 
 

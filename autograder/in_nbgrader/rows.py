@@ -32,18 +32,18 @@ SUBMITTED, SHEETS, GRADES, COMMENTS = (
 
 @dataclass(frozen=True)
 class Mark:
-    """A row of the table `grade`: what a test earned, by the grader and by hand."""
+    """A row of the table `grade`: a test's points, by the grader and by hand."""
 
     id: str
     auto: float | None
     manual: float | None
     extra: float | None
     waits: bool
-    """Whether a person has to look at it."""
+    """True if a person has to look at it."""
 
     @property
     def score(self) -> float:
-        """What counts, as nbgrader computes it in its database."""
+        """The score that counts, as nbgrader computes it in its database."""
         counts = self.auto if self.manual is None else self.manual
         return 0.0 if counts is None else counts + (self.extra or 0.0)
 
@@ -63,7 +63,7 @@ class Sheet:
 
     @property
     def score(self) -> float:
-        """All that its tests earned, before anything is taken off."""
+        """The points of all its tests, before any penalty."""
         return sum(mark.score for mark in self.marks.values())
 
 
@@ -100,7 +100,7 @@ def _of_cells(book: Gradebook, table: Any, notebooks: Iterable[str]) -> Any:
 
 
 def hand_in(book: Gradebook, lesson: str, told: Mapping[str, datetime | None]) -> None:
-    """Make the rows of submissions that have none, and set the time at which each was handed in."""
+    """Make rows for submissions that have none, and set the time at which each was handed in."""
     lesson_id = book.db.scalar(select(ASSIGNMENTS.c.id).where(ASSIGNMENTS.c.name == lesson))
     if lesson_id is None:
         raise MissingEntry(f"No such assignment: {lesson}")
@@ -129,7 +129,7 @@ def hand_in(book: Gradebook, lesson: str, told: Mapping[str, datetime | None]) -
 
 
 def save(book: Gradebook, changes: Iterable[tuple[Sheet, Sheet]]) -> None:
-    """Write what differs between each sheet as it was read and as it should be."""
+    """Write the differences between each sheet as it was read and as it should be."""
     marks: list[dict[str, Any]] = []
     comments: list[dict[str, Any]] = []
     penalties: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Whether a submission was graded, and if not, why."""
+"""The status of a submission: graded, or why not."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from autograder.in_nbgrader.record_failures import reason_file
 
 
 class Status(NamedTuple):
-    """What became of a submission, and why it was not graded."""
+    """The status of a submission, with the reason if it was not graded."""
 
     kind: Literal["graded", "not submitted", "not graded"]
     why: str = ""
@@ -21,7 +21,7 @@ class Status(NamedTuple):
 
 
 def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: str) -> Status:
-    """Whether it was graded, and if not, why. Only a graded submission has a score."""
+    """Return the status of a student's submission. Only a graded one has a score."""
     if why := fault_of_name(student):
         return Status("not graded", why)
     submitted = Path(coursedir.format_path(coursedir.submitted_directory, student, assignment))

@@ -7,13 +7,13 @@ from nbgrader.dbutil import ALEMBIC_DIR
 
 
 def look_up_in_process() -> None:
-    """Let nbgrader find it in this process; a second time changes nothing."""
+    """Let nbgrader find the version in this process; a second call changes nothing."""
     nbgrader.api.get_alembic_version = newest
 
 
 @cache
 def newest() -> str | None:
-    """What `alembic heads` says."""
+    """Return the newest version of the tables, as `alembic heads` does."""
     from alembic.config import Config  # only then: few commands make a gradebook
     from alembic.script import ScriptDirectory
 

@@ -20,17 +20,17 @@ from autograder.showing.errors import NotGraded
 from autograder.showing.text import printable
 
 UNPACKING_WALL = 1800.0
-"""Seconds for the files of one archive, of which most are the disk's."""
+"""Seconds for the files of one archive, mostly spent by the disk."""
 MOST_LINES = 20
-"""What is left out of one archive is named in so many lines; how much more there is, in another."""
+"""The most lines that name files left out of one archive; one more line gives the number of the rest."""
 
 
 class ExtractWithinBounds(ExtractorPlugin):
-    """In place of nbgrader's: follows no link, unpacks no more than it may, and goes on to the next file.
+    """Replaces nbgrader's extractor: follows no link, unpacks no more than it may, and goes on to the next file.
 
-    A platform's archive holds all students' files, and some of these are archives. So no file keeps another out: the
-    small ones are unpacked first, then the archives among them, each with an equal share of the room that is left;
-    what it does not need, it hands on. What does not fit is left out with a line.
+    A platform's archive holds all students' files, and some of these are archives. To keep no student out, small files
+    are unpacked first, then the archives among them, each with an equal share of the room that is left; a share's
+    remainder goes to the next. Anything that doesn't fit is left out, with a line.
     """
 
     most_bytes = Integer(1 << 30, help="Bytes that one archive may hold, with those within it.").tag(config=True)
@@ -73,13 +73,13 @@ class ExtractWithinBounds(ExtractorPlugin):
         more = len(left_out) - MOST_LINES
         for line in [*left_out[:MOST_LINES], *([f"{more} more of its files"] if more > 0 else [])]:
             self._left_out(archive, line)
-        for number, path in enumerate(within):  # which are in the order of their sizes
+        for number, path in enumerate(within):  # sorted by size
             share = room.share(len(within) - number)
             self._unpack(path, path.parent / _stem(path), share, depth + 1)
             room.give_back(share)
 
     def _place(self, into: Path, member: Member, room: Room) -> tuple[Path, str]:
-        """Where a member goes, and why it goes nowhere."""
+        """Return the path for a member, and the reason if it goes nowhere."""
         path = _within(into, member.name)
         if path is None:
             return into, "its name leads out of it or cannot be written"
@@ -121,7 +121,7 @@ def _inflate(file: IO[bytes], target: IO[bytes], most_bytes: int) -> None:
 
 
 def _written(member: Member, path: Path) -> str:
-    """Write a member; why it cannot be, if so."""
+    """Write a member; return the reason if that fails."""
     try:
         data = member.read()
     except Unfit as error:
@@ -130,14 +130,14 @@ def _written(member: Member, path: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     except OSError as error:
-        if path.is_file():  # written in part, when the disk was full
+        if path.is_file():  # partly written, when the disk was full
             path.unlink()
         return str(error)
     return ""
 
 
 def _within(folder: Path, name: str) -> Path | None:
-    """Where a member goes; None for a name that leads out of the folder, or that cannot be one."""
+    """Return the path for a member; None for a name that leads out of the folder, or that can't be one."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
     clean = parts and ".." not in parts and parts[0] != "/" and name.isprintable() and len(parts) <= MOST_DEPTH
     return folder.joinpath(*parts) if clean else None

@@ -1,1 +1,1 @@
-"""From one submission's files to its verdicts: pure, without a course, a database or nbgrader's commands."""
+"""From one submission's files to its verdicts, without a course, a database or nbgrader's commands."""

@@ -1,16 +1,16 @@
-"""Keep a page of a submission cheap to make, whatever a student wrote."""
+"""Keep a page of a submission cheap to make, regardless of what a student wrote."""
 
 import re
 
 from nbformat import NotebookNode
 
-MOST_WORK = 200_000_000  # where a page's maker takes time quadratic in a cell's length; a whole lesson takes a tenth
+MOST_WORK = 200_000_000  # sum of squares of the cells' lengths, as rendering is quadratic; a lesson takes a tenth
 MOST_TEXT = 100_000
 MOST_TEXT_IN_ALL = 1_000_000
 
 
 def bound_display(notebook: NotebookNode) -> NotebookNode:
-    """Show long text as it was written and long code without colours, and cut text that nobody would read.
+    """Show long text as it is and long code without colours, and cut text that nobody would read.
 
     mistune and pygments, with which nbgrader makes its pages, look ahead from every character of some kinds: a text of
     10,000 asterisks, or of 10,000 names with dots between them, takes them seconds, and ten times as much minutes.

@@ -15,8 +15,8 @@ from autograder.showing.errors import NotGraded
 class Budget:
     """Counts two things. Only one of them can cost a student points.
 
-    What its processes compute and wait is the submission's own doing, and the same on a loaded machine, and so is what
-    this thread computes to read and compare what they send: whoever has used it up gets no further process. Real time
+    Time that its processes compute or wait is the submission's own doing, and the same on a loaded machine. So is time
+    that this thread takes to read and compare what they send. One that has used it up gets no new process. Real
     may have gone by for other reasons, so it ends in "not graded": no points are lost, and the next run tries again.
     """
 
@@ -36,25 +36,25 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the submission has used up what it may compute and wait."""
+        """True if the submission has used up the time it may compute and wait."""
         return self.spent + time.thread_time() - self.computed >= self.limits.submission_cpu
 
     def failure(self) -> Failure:
-        """Why an answer was not tried; the same words whatever the answers before it have used the time for."""
+        """Return the failure of an answer that was not tried; its words don't depend on what used up the time."""
         minutes = self.limits.submission_cpu / 60
         text = f"was not tried: this notebook's answers have used up the {minutes:.0f} minutes that they share"
         return Failure("time", text)
 
     def check_real_time(self) -> None:
-        """Raises NotGraded if the submission has taken too long, whoever's fault that is."""
+        """Raises NotGraded if the submission has taken too long, no matter whose fault that is."""
         if time.monotonic() - self.began > self.limits.submission_wall:
             hours = self.limits.submission_wall / 3600
             raise OutOfTime(f"it was not judged within {hours:.3g} hours: the machine was too slow, or too busy")
 
 
 class Passing(NotGraded):
-    """Why it was not graded, which may be otherwise in the next run."""
+    """Raised where a submission was not graded for a reason that may be gone in the next run."""
 
 
 class OutOfTime(Passing):
-    """It was not judged in time; the next run tries again."""
+    """Raised if it was not judged in time; the next run tries again."""

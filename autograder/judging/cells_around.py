@@ -9,11 +9,11 @@ from nbgrader.utils import compute_checksum
 from autograder.lesson_text.assignment import Assignment
 
 Cells = list[dict[str, str]]
-"""Each with its name, its source and its role: given, added, answer, or stub for an answer as it was released."""
+"""Cells with a name, a source and a role: given, added, answer, or stub for an answer as it was released."""
 
 
 def cells_around(settled: NotebookNode, assignment: Assignment, test: str) -> tuple[Cells, Cells]:
-    """The code above a test, and that below it, tests left out: what was given and is unchanged, and the student's."""
+    """Return the code above and below a test, without tests: unchanged cells of the lesson, and the student's."""
     above: Cells = []
     below: Cells = []
     found = above
@@ -30,18 +30,18 @@ def cells_around(settled: NotebookNode, assignment: Assignment, test: str) -> tu
 
 
 def grade_id(cell: NotebookNode) -> str | None:
-    """The name of a cell that was released as an answer or a test."""
+    """Return the name of a cell that was released as an answer or a test."""
     found: str | None = cell.metadata.get("nbgrader", {}).get("grade_id")
     return found
 
 
 def is_untouched(cell: NotebookNode) -> bool:
-    """Whether an answer's cell is as it was released."""
+    """True if an answer's cell is as it was released."""
     return bool(cell.metadata.nbgrader.checksum == compute_checksum(cell))
 
 
 def may_define(cells: Cells, names: Iterable[str]) -> bool:
-    """Whether the student's own cells name one of these: they may define it."""
+    """True if the student's own cells name one of these, and so may define it."""
     named = [re.compile(rf"\b{re.escape(name)}\b") for name in names]
     return any(
         cell["role"] in ("added", "answer") and any(name.search(cell["source"]) for name in named) for cell in cells
@@ -49,9 +49,9 @@ def may_define(cells: Cells, names: Iterable[str]) -> bool:
 
 
 def imported_late(cells: Cells) -> list[str]:
-    """What takes long to import, if these cells may need it.
+    """Return the modules that take long to import, if these cells may need them.
 
-    Torch's optimisers, `torch.compile` and `torch.func` import its compiler; who does not name them needs none of it.
+    Torch's optimisers, `torch.compile` and `torch.func` import its compiler; cells that don't name them don't need it.
     Scikit-learn's data sets are all that a child may have of it: it imports nothing of that library itself.
     """
     compiler = ["torch._dynamo"] if may_define(cells, ["optim", "compile", "func", "vmap"]) else []

@@ -1,4 +1,4 @@
-"""Explaining what is wrong in no known way, as the notebook would: by the answer's own source, in a sandbox."""
+"""Explain, in a sandbox, a mistake of no known kind as the notebook would: from the answer's own source."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ JUDGE = "attnlib.checks.verdict.judge"
 
 
 class KnowingSandbox(Sandbox):
-    """One whose children have the course's answers imported, as far as they are needed: nothing is judged there."""
+    """A sandbox whose children have imported the course's answers they need: nothing is judged there."""
 
     def __init__(self, judging: Sandbox) -> None:
         super().__init__(judging.layers, judging.limits)
@@ -28,7 +28,7 @@ class KnowingSandbox(Sandbox):
         self._learn(*self.known, library=everything())
 
     def fork_knowing(self, module: str, given: frozenset[str], late: list[str]) -> Child:
-        """A fresh child that has this module imported; the warm process imports each module once."""
+        """Fork a fresh child with this module imported; the warm process imports each module once."""
         if module not in self.known:
             self.known.add(module)
             if self.control is not None:
@@ -41,17 +41,17 @@ class KnowingSandbox(Sandbox):
 
 
 class Explainer:
-    """Tries the one change on an answer's source, and reads it, within one submission's time for explanations.
+    """Searches for the one change in an answer's source, and reads it, within a submission's time for explanations.
 
-    The answer runs in a fresh child, after the one that was judged has ended and before any answer of the submission
-    hears of a hidden input. What it says is words for its own student, on which no point depends.
+    The answer runs in a fresh child, after the judged one has ended and before any of the submission's answers gets
+    a hidden input. It sends words for its own student, on which no point depends.
     """
 
     def __init__(self, judging: Sandbox, budget: Budget) -> None:
         self.judging, self.budget, self.spent = judging, budget, 0.0
 
     def explain(self, task: dict[str, Any], question: Question, given: frozenset[str]) -> Any:
-        """What the source tells, in the child's words; None where the time is used up, or the child died."""
+        """Return the explanation from the source, in the child's words; None if time is up or the child died."""
         if self.spent >= self.judging.limits.time.explaining_cpu or self.budget.is_spent:
             return None
         knowing = self.judging.companion

@@ -23,7 +23,7 @@ def grade(
     layers: Layers | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """What one submission earned, as plain data.
+    """Grade one submission and return the result as plain data.
 
     `source` is the path of the instructor's notebook or of the lesson's text; `submission` that of a notebook or of a
     folder with a notebook and the files that it reads, or a notebook's bytes. `layers` keep the student's code in, the

@@ -1,7 +1,7 @@
-"""Judging a notebook: each answer in a process of its own in the sandbox, the verdict here.
+"""Judge a notebook: each answer in a process of its own in the sandbox, the verdict here.
 
-First comes everything that is shown, of all questions. Then the hidden cases, in fresh processes: all that comes of one
-is which parts of its own question are left. So nothing that has seen a hidden input has anybody to tell it to.
+Everything that is shown comes first, for all questions. Hidden cases follow in fresh processes, and decide only which
+parts of their own question still count. So nothing that has seen a hidden input can tell anybody.
 """
 
 import hashlib
@@ -33,11 +33,11 @@ OUTCOME = ("error", "text", "printed", "lacks_name", "lacks_module")
 Outcomes = list[dict[str, Any]]
 UNANSWERED = Failure("unwritten", "is not answered yet")
 ONE_AT_A_TIME = threading.RLock()
-"""Judging sets torch's threads, its seed and its default dtype, which are those of the whole process."""
+"""Judging sets torch's threads, its seed and its default dtype, which belong to the whole process."""
 
 
 class Judge:
-    """Judges one notebook after the other in one sandbox, and remembers what the references did.
+    """Judges one notebook after another in one sandbox, and remembers the references' results.
 
     `seed` draws the numbers on which answers are compared. A course has a seed of its own, which students do not know:
     an answer that holds a table of the results for seed 0 is wrong.
@@ -50,7 +50,7 @@ class Judge:
         self.budget = Budget(sandbox.limits.time)
         self.explainer = Explainer(sandbox, self.budget)
         self.overcome: list[str] = []
-        """The tracebacks of our own faults while the last notebook was judged, if a second attempt had none."""
+        """The tracebacks of the grader's faults in the last notebook that a second attempt didn't show."""
 
     def verdicts(
         self,
@@ -77,7 +77,7 @@ class Judge:
             return [verdict for verdict, _ in found]
 
     def _twice(self, judge: Callable[..., Any], *about: Any) -> Any:
-        """Judge, and after a fault of our own once more, in a fresh process; a second one is the reason given."""
+        """Judge, and after a fault of the grader's judge again in a fresh process; a second fault is the reason."""
         try:
             return judge(*about)
         except (CourseError, OutOfTime):  # there is no sandbox, or no more time
@@ -89,7 +89,7 @@ class Judge:
             return found
 
     def _seed_of(self, settled: NotebookNode) -> int:
-        """The seed of the hidden cases, which no other submission has: knowing another one's inputs is of no use."""
+        """Return the seed of the hidden cases, unique to a submission: knowing another one's inputs is of no use."""
         state = hashlib.sha256(repr((self.seed, sorted(self.beside.items()))).encode())
         for cell in settled.cells:
             state.update(repr(cell.source).encode())
@@ -98,7 +98,7 @@ class Judge:
     def _verdict(
         self, settled: NotebookNode, assignment: Assignment, question: Question, stuck: list[str]
     ) -> tuple[Verdict, dict[str, Any] | None]:
-        """The verdict by the visible cases, and the task with which the hidden ones can be tried."""
+        """Return the verdict on the visible cases, and the task for trying the hidden ones."""
         attempt = Run(*cells_around(settled, assignment, question.test))
         answer = next((c for c in settled.cells if grade_id(c) == question.answer), None)
         untouched = answer is not None and is_untouched(answer)
@@ -151,7 +151,7 @@ class Judge:
         return asked
 
     def _left(self, task: dict[str, Any], verdict: Verdict, given: frozenset[str], seed: int) -> dict[str, bool]:
-        """Which of the answer's parts the hidden cases leave; none if it does not even come to be asked."""
+        """Return the parts of the answer that hold in the hidden cases; none if the answer can't even be called."""
         self.budget.check_real_time()
         parts = verdict.report.parts
         if self.budget.is_spent:
@@ -169,7 +169,7 @@ class Judge:
             return parts_left(verdict.question.exercise, attempt, parts, Asking(seed=seed))
 
     def _shown(self, attempt: Run, given: frozenset[str]) -> dict[str, Any]:
-        """What demonstrations bind that need what is withheld: numbers and texts, which each student has seen.
+        """Return the values that demonstrations bind and that need what is withheld: every student has seen them.
 
         They are computed in a process of their own, in which no student's code runs.
         """
@@ -203,7 +203,7 @@ class Judge:
         unfit = told.get("unfit")
 
         def explain() -> Any:
-            child.close()  # it has been asked all that is shown of it
+            child.close()  # everything that is shown has been asked
             return self.explainer.explain(task, question, given)
 
         source = "\n".join(cell["source"] for cell in task["cells"] if cell["name"] == question.answer)
@@ -214,7 +214,7 @@ class Judge:
 
 
 def failed(exercise: Exercise, failure: Failure) -> Report:
-    """The report on an answer that could not be tried."""
+    """Report on an answer that could not be tried."""
     return write_report(exercise, [], cases=(), failure=failure)
 
 
@@ -224,7 +224,7 @@ def _forbidden(use: list[str]) -> Failure:
 
 
 def _missing(question: Question, missing: Failure, ran: list[dict[str, Any]]) -> Failure:
-    """There is no answer to judge: because its cell failed, or because it defines something else."""
+    """Report that there is no answer to judge: its cell failed, or it defines something else."""
     stopped = [cell for cell in ran if cell["error"] and cell["name"] == question.answer]
     stopped = stopped or [cell for cell in ran if cell["error"]]
     if stopped:
@@ -242,7 +242,7 @@ def _choice(value: dict[str, Any]) -> Any:
 
 
 def _outcomes(told: Any) -> list[dict[str, Any]]:
-    """The child's account of its cells: words for its own student, and nothing else."""
+    """Return the child's account of its cells: words for its own student, and nothing else."""
     found = []
     for cell in told if isinstance(told, list) else []:
         if isinstance(cell, dict):

@@ -1,4 +1,4 @@
-"""What is run of a notebook to judge one answer, and for which reasons it is tried once more in another way."""
+"""A run of a notebook to judge one answer, and the reasons for trying it once more in another way."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,13 +12,13 @@ OURS = ("attnlib", "autograder")
 
 @dataclass(frozen=True)
 class Run:
-    """What is run to judge an answer."""
+    """The cells to be run for judging an answer."""
 
     cells: Cells
     below: Cells
     """Cells below the test, which are not run."""
     run: str = "needed"
-    """Which of the cells: see `needed` in sandbox/inside/needed.py."""
+    """The choice of cells: see `needed` in sandbox/inside/needed.py."""
     show: tuple[str, ...] = ()
     """The demonstrations whose numbers are computed elsewhere, since they need what is withheld."""
 
@@ -33,33 +33,33 @@ class Outcome:
     unseen: int = 0
     died: bool = False
     task: dict[str, Any] | None = None
-    """With which a process gets as far as to be asked for hidden cases; None where there is none to ask for."""
+    """The task that prepares a process for the hidden cases; None if nothing can be judged."""
 
     @property
     def lacking(self) -> list[str]:
-        """The name for want of which it failed, in a list."""
+        """The name it lacked when it failed, in a list."""
         return [self.report.failure.lacks_name] if self.report.failure and self.report.failure.lacks_name else []
 
     @property
     def lacking_modules(self) -> list[str]:
-        """The module for want of which it failed, in a list; none if it is ours, which no file beside stands for."""
+        """The module it lacked when it failed, in a list; none for one of ours, which no file beside it can replace."""
         module = self.report.failure.lacks_module if self.report.failure else ""
         return [module] if module and module not in OURS else []
 
     def not_shown(self, cells: Cells) -> tuple[str, ...]:
-        """If names were lacking, the demonstrations that did not run to their end: they may need what is withheld."""
+        """Return, if names were lacking, the demonstrations that didn't finish: they may need what is withheld."""
         given = {cell["name"] for cell in cells if cell["role"] == "given"}
         return tuple(cell["name"] for cell in self.cells if cell["error"] and cell["name"] in given and self.lacking)
 
 
 def added(cells: Cells) -> Cells:
-    """The cells that are all the student's."""
+    """The cells that are entirely the student's."""
     return [cell for cell in cells if cell["role"] == "added"]
 
 
 @dataclass(frozen=True)
 class Retry:
-    """A reason for which an answer may have failed that is not the answer's fault, and what to run instead."""
+    """A reason for a failure that isn't the answer's fault, and what to run instead."""
 
     why: str
     applies: Callable[[Run, Outcome], bool]
@@ -93,4 +93,4 @@ RETRIES = (
         lambda attempt, asked: replace(attempt, run="seen"),
     ),
 )
-"""Each is tried once, in this order, on what the one before has led to."""
+"""Each is tried once, in this order, on the outcome of the one before."""

@@ -1,4 +1,4 @@
-"""One submission from the files that were handed in to what they earned. A task carries its data, and needs no disk."""
+"""Judge one submission, from its files to its points. A task carries its data, and needs no disk."""
 
 import atexit
 import os
@@ -40,7 +40,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Judged:
-    """The outcome of a task: the graded notebook and the points of its tests, or why there are none."""
+    """The outcome of a task: the graded notebook and its tests' points, or the reason for having none."""
 
     student: str
     lesson: str
@@ -54,27 +54,27 @@ class Judged:
     """The most bytes that a student's process has held in this worker so far."""
     seconds: float = 0.0
     fault: str = ""
-    """The traceback, where it is the grader's own fault that there are no points."""
+    """The traceback, if it is the grader's own fault that there are no points."""
     overcome: str = ""
-    """The tracebacks of the grader's own faults that did not occur again at a second attempt."""
+    """The tracebacks of the grader's own faults that a second attempt didn't show."""
     passing: bool = False
-    """Whether there are no points for a reason that may not be there in the next run."""
+    """True if there are no points for a reason that may be gone in the next run."""
 
     @classmethod
     def failed(cls, student: str, lesson: str, error: BaseException) -> "Judged":
-        """No points, for a reason: the submission's own if the error is NotGraded, else a fault of the grader's."""
+        """Return an outcome without points: the submission's fault if the error is NotGraded, else the grader's."""
         problem, passing = printable(reason_of(error)), isinstance(error, Passing)
         return cls(student, lesson, problem=problem, fault=trace_of(error), passing=passing)
 
 
 def judge_task(task: Task, layers: Layers | None) -> Judged:
-    """Judge one submission in this process's sandbox; whatever keeps it from being judged becomes its reason.
+    """Judge one submission in this process's sandbox; anything that prevents judging it becomes its reason.
 
     Without `layers`, the strongest that work on this machine.
     """
     try:
         return _judged(task, layers)
-    except (KeyboardInterrupt, CourseError):  # the person's, and there is no sandbox or no such lesson
+    except (KeyboardInterrupt, CourseError):  # the person stopped it, or there is no sandbox or no such lesson
         raise
     except BaseException as error:  # a library may raise anything, SystemExit too
         return Judged.failed(task.student, task.lesson, error)
@@ -113,9 +113,9 @@ SANDBOXES: dict[tuple[int, int, Layers | None], Sandbox] = {}
 
 
 def _sandbox(layers: Layers | None) -> Sandbox:
-    """This thread's own sandbox: its warm process ends with the thread that has started it.
+    """Return this thread's own sandbox: its warm process ends with the thread that started it.
 
-    And one that was forked with its connections would answer to two.
+    A sandbox forked with its connections would answer to two processes.
     """
     living = {thread.ident for thread in threading.enumerate()}
     for key in [key for key in SANDBOXES if key[0] == os.getpid() and key[1] not in living]:
@@ -127,7 +127,7 @@ def _sandbox(layers: Layers | None) -> Sandbox:
     return SANDBOXES[key]
 
 
-@lru_cache(maxsize=8)  # each remembers what the references did, and a function may be called with many seeds
+@lru_cache(maxsize=8)  # each holds the references' results, and there may be many seeds
 def _judge(sandbox: Sandbox, seed: int) -> Judge:
     return Judge(sandbox, seed)
 

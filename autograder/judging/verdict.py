@@ -1,4 +1,4 @@
-"""A verdict on one test, and what a graded notebook shows of it."""
+"""A verdict on one test, and its form in a graded notebook."""
 
 import math
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from autograder.lesson_text.assignment import Question
 
 @dataclass
 class Verdict:
-    """What one test earned: the report, the points, and what came of the cells that its answer needed."""
+    """The outcome of one test: the report, the points, and the cells that its answer needed."""
 
     question: Question
     report: Report
@@ -29,10 +29,10 @@ class Verdict:
 
 
 def write_verdicts(settled: NotebookNode, verdicts: Iterable[Verdict]) -> NotebookNode:
-    """The graded notebook: the report below each test, and below the student's cells what they printed."""
+    """Write the report below each test, and below the student's cells what they printed."""
     by_test = {verdict.question.test: verdict for verdict in verdicts}
     cells = {cell["name"]: cell for verdict in by_test.values() for cell in verdict.cells}
-    for verdict in by_test.values():  # an answer's own run tells most about its cell
+    for verdict in by_test.values():  # an answer's own run says most about its cell
         cells |= {cell["name"]: cell for cell in verdict.cells if cell["name"] == verdict.question.answer}
     for number, cell in enumerate(settled.cells):
         if cell.cell_type != "code":
@@ -64,7 +64,7 @@ def _outputs_of_answer(found: dict[str, Any]) -> list[NotebookNode]:
 
 
 def earned(cell: NotebookNode, max_points: float) -> float:
-    """The number that an executed test cell of the instructor's gave; 0 for an error, or for no such number."""
+    """Return the points that an executed test cell of the instructor's gave; 0 for an error, or anything else."""
     outputs = cell.get("outputs", [])
     if cell.get("execution_count") is None or any(output.output_type == "error" for output in outputs):
         return 0.0
@@ -77,7 +77,7 @@ def earned(cell: NotebookNode, max_points: float) -> float:
 
 
 def reports(notebook: NotebookNode) -> dict[str, dict[str, Any]]:
-    """The last report that stands below each test cell, by the test's grade id."""
+    """Return the last report below each test cell, by the test's grade id."""
     found: dict[str, dict[str, Any]] = {}
     for cell in notebook.cells:
         nbgrader = cell.metadata.get("nbgrader", {})
@@ -101,5 +101,5 @@ def pages(notebook: NotebookNode) -> dict[str, str]:
 
 
 def error_in(cell: NotebookNode) -> str | None:
-    """The name of the error with which the cell ended, if it did."""
+    """Return the name of the error the cell ended with, if it did."""
     return next((output.ename for output in cell.get("outputs", []) if output.output_type == "error"), None)

@@ -1,4 +1,4 @@
-"""Who judges: a digest of the program that verdicts depend on, and of the libraries that compute them."""
+"""The grader's version: a digest of the program that verdicts depend on, and of the libraries that compute them."""
 
 import functools
 import hashlib
@@ -12,7 +12,7 @@ import autograder
 from attnlib.checks import course
 
 PARTS = ("judging", "lesson_text", "sandbox", "showing")
-"""The rooms of the grader in which a verdict is made; a repair of another one changes none."""
+"""The rooms that make a verdict; a repair in any other room changes none."""
 LIBRARIES = ("einops", "ipython", "matplotlib", "nbformat", "nbgrader", "numpy", "scikit-learn", "torch")
 
 

@@ -1,1 +1,1 @@
-"""The text of a lesson: its cells, its regions, and what was released of it."""
+"""The text of a lesson: its cells, its regions, and its released form."""

@@ -1,4 +1,4 @@
-"""What was released, by the instructor's source: the only description of a submission's cells that is trusted."""
+"""An assignment by the instructor's source: the only trusted description of the cells of a submission."""
 
 import ast
 import hashlib
@@ -22,12 +22,12 @@ from autograder.lesson_text.released import Released, ReleasedCell, longest_answ
 from autograder.showing.errors import CourseError
 
 DEALT = "bugs"
-"""The name under which a student's own source notebook has the bugs that were dealt to this student."""
+"""The name under which a student's own source notebook keeps the bugs dealt to this student."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One test cell: which exercise it checks, and the expression whose value is the student's answer."""
+    """One test cell: the exercise it checks, and the expression whose value is the student's answer."""
 
     test: str
     exercise: Exercise
@@ -44,7 +44,7 @@ class Assignment:
 
     @classmethod
     def read(cls, source: Path) -> "Assignment":
-        """From nbgrader's source notebook, or from the lesson's text."""
+        """Read nbgrader's source notebook, or the lesson's text."""
         return cls(source.stem, read_lesson(source) if source.suffix == ".py" else read_notebook(source))
 
     @cached_property
@@ -71,7 +71,7 @@ class Assignment:
 
     @cached_property
     def given(self) -> frozenset[str]:
-        """The sources of code cells that are no exercise: demonstrations, pictures, imports."""
+        """The sources of code cells that aren't exercises: demonstrations, pictures, imports."""
         cells = [*self.source.cells, *due_cells(self.name), progress_cell(self.name)]
         return frozenset(
             cell.source.strip() for cell in cells if cell.cell_type == "code" and not cell.metadata.get("nbgrader")
@@ -79,13 +79,13 @@ class Assignment:
 
     @cached_property
     def dealt(self) -> dict[str, Exercise]:
-        """The questions about bugs that are one student's own, by their names; a lesson has none."""
+        """The questions about a student's own bugs, by name; none in a lesson."""
         bugs = enumerate(self.source.metadata.get(DEALT, ()), 1)
         return {asked.name: asked for number, bug in bugs for asked in questions(number, bug)}
 
     @cached_property
     def questions(self) -> list[Question]:
-        """What the tests ask, in the notebook's order; a CourseError for a test that asks nothing that is known."""
+        """The questions the tests ask, in the notebook's order; a CourseError if a test asks nothing that is known."""
         tests = [cell for cell in self.released.values() if cell.is_test and cell.cell_type == "code"]
         answers = [name for name, cell in self.released.items() if cell.solution]
         return [self._question(test, answers) for test in tests]
@@ -114,5 +114,5 @@ class Assignment:
 
     @cached_property
     def digest(self) -> str:
-        """What the grading depends on: the text of the lesson."""
+        """The digest of all that grading depends on: the text of the lesson."""
         return hashlib.sha256(self.text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The folded cell below the title of every student's notebook but the first: what is due again of earlier lessons."""
+"""The folded cell below the title of all students' notebooks but the first: what is due again from earlier lessons."""
 
 import re
 
@@ -15,6 +15,6 @@ LATER_LESSON = re.compile(r"(?!00)\d\d_.*")
 
 
 def due_cells(lesson: str) -> list[NotebookNode]:
-    """The cell, the same bytes each time; none in a lesson that nothing comes before."""
+    """Return the cell, with the same bytes each time; none for a lesson without earlier ones."""
     cell: NotebookNode = new_code_cell(SOURCE, id="due", metadata=FOLDED)
     return [cell] if LATER_LESSON.fullmatch(lesson) else []

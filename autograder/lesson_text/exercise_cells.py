@@ -1,4 +1,4 @@
-"""What a lesson's text leaves to the build: nbgrader's metadata, hidden tests, and the points.
+"""Complete a lesson's text with what it leaves to the build: nbgrader's metadata, hidden tests, and the points.
 
 A code cell that says
 
@@ -24,7 +24,7 @@ POINTS, PARTS = "{points}", "{parts}"
 
 
 def complete_exercises(cells: Iterable[NotebookNode], where: str) -> None:
-    """Give answers and tests their metadata, tests their hidden line, and texts the points that they ask for."""
+    """Give answers and tests their metadata, tests their hidden line, and texts the points they ask for."""
     seen: set[str] = set()
     texts: list[NotebookNode] = []
     answer = None
@@ -54,7 +54,7 @@ def complete_exercises(cells: Iterable[NotebookNode], where: str) -> None:
 
 
 def checked(statement: ast.stmt) -> str | None:
-    """The exercise that the statement checks, if it is a call of `check` and nothing else."""
+    """Return the exercise that the statement checks, if it is just a call of `check`."""
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Name(id="check"), args=[ast.Constant(value=str(name)), *_])):
             return name

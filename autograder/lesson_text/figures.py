@@ -14,7 +14,7 @@ FIGURE = re.compile(
 
 
 def as_image(output: NotebookNode) -> NotebookNode:
-    """An output that is a figure in HTML, and nothing else, as an image with that text and size; any other as it is."""
+    """Turn an output that is only a figure in HTML into an image with that text and size; others stay as they are."""
     html = output.get("data", {}).get("text/html", "")
     found = FIGURE.fullmatch(html)
     if not found:

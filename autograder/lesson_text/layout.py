@@ -1,4 +1,4 @@
-"""Where things are."""
+"""The layout of files and folders."""
 
 import os
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from autograder.showing.errors import CourseError
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "autograder" / "nbgrader_config.py"
 SETTINGS = "course_settings.py"
-"""What an instructor changes for one course, in the course's folder."""
+"""The file with an instructor's settings for one course, in the course's folder."""
 
 LESSON = "[0-9][0-9]_*.py"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The places that building and grading read and write; a test passes its own."""
+    """The places where building and grading read and write; tests use their own."""
 
     solutions: Path = ROOT / "solutions"
     notebooks: Path = ROOT / "notebooks"
@@ -28,7 +28,7 @@ class Layout:
 
     @property
     def others(self) -> tuple[Path, ...]:
-        """The folders with the texts of lessons in repositories of others; a CourseError if one is no course."""
+        """The folders with lessons' texts in other authors' repositories; a CourseError if one isn't a course."""
         if not os.environ.get("ATTNLIB_COURSE_PATH") and not entry_points(group="attnlib.course"):
             return ()  # without loading attnlib
         from attnlib.checks import course
@@ -46,11 +46,11 @@ class Layout:
         return sorted(path.stem for path in found)
 
     def own_lessons(self) -> list[str]:
-        """Those that are this repository's."""
+        """The lessons of this repository."""
         return sorted(path.stem for path in self.solutions.glob(LESSON))
 
     def home(self, lesson: str) -> Path:
-        """The folder of a lesson's text, in which its executed notebook and its pictures are, too."""
+        """The folder of a lesson's text, its executed notebook and its pictures."""
         return next((one for one in self.others if (one / f"{lesson}.py").is_file()), self.solutions)
 
     def text(self, lesson: str) -> Path:
@@ -67,7 +67,7 @@ class Layout:
         return (self.notebooks if home == self.solutions else home.parent / "notebooks") / f"{lesson}.ipynb"
 
     def chosen(self, wanted: tuple[str, ...]) -> list[str]:
-        """The lessons that were asked for, all if none was named; a CourseError for a name that is no lesson's."""
+        """Return the lessons asked for, all if none was named; a CourseError for an unknown name."""
         lessons = self.lessons()
         for name in wanted:
             if name not in lessons:
@@ -75,7 +75,7 @@ class Layout:
         return [name for name in lessons if name in wanted] if wanted else lessons
 
     def gradable(self, wanted: tuple[str, ...]) -> list[str]:
-        """The same of lessons and of assignments that are another one for each student."""
+        """Return the lessons chosen, and assignments that differ from student to student."""
         own = [name for name in self.individual_assignments() if not wanted or name in wanted]
         lessons = tuple(name for name in wanted if name not in own)
         return [*(self.chosen(lessons) if lessons or not wanted else []), *own]
@@ -89,11 +89,11 @@ class Layout:
         return self.course / "individual" / step / student / assignment / f"{assignment}.ipynb"
 
     def individual_assignments(self) -> list[str]:
-        """The assignments of the course that are another one for each student."""
+        """The assignments of the course that differ from student to student."""
         return sorted({path.name for path in (self.course / "individual" / "source").glob("*/*/")})
 
     def source_for(self, student: str, assignment: str) -> Path:
-        """What a submission is graded by: the student's own source, which may be missing, or else the lesson's."""
+        """Return the source that grades a submission: the student's own, which may be missing, or the lesson's."""
         own = self.individual("source", student, assignment)
         is_lesson = not own.is_file() and assignment not in self.individual_assignments()
         return self.source(assignment) if is_lesson else own

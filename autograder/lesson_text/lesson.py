@@ -1,4 +1,4 @@
-"""A lesson's text becomes nbgrader's source notebook, the same bytes each time."""
+"""Turn a lesson's text into nbgrader's source notebook, with the same bytes each time."""
 
 import re
 from copy import deepcopy
@@ -22,7 +22,7 @@ FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # for Colab, 
 
 
 def read_lesson(path: Path) -> NotebookNode:
-    """The lesson as a notebook: text, solutions and hidden tests, and nothing that depends on where it was built."""
+    """Read the lesson as a notebook: text, solutions and hidden tests, and nothing that depends on the machine."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def read_lesson(path: Path) -> NotebookNode:
 
 
 def _mark_what_varies(cells: list[NotebookNode]) -> None:
-    """Mark for nbval the cells whose first comment says why their output is not compared: no learner's business."""
+    """Mark for nbval the cells whose first comment says why their output isn't compared, and drop that comment."""
     for cell in cells:
         if cell.cell_type == "code" and (why := WHY_NOT_COMPARED.match(cell.source)):
             cell.source = cell.source[why.end() :].lstrip("\n")

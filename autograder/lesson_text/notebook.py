@@ -10,7 +10,7 @@ from autograder.showing.errors import CourseError, first_line
 
 
 def read_notebook(path: Path) -> NotebookNode:
-    """The notebook at `path`, in format 4; a CourseError if it is none."""
+    """Read the notebook at `path`, in format 4; a CourseError if it isn't one."""
     try:
         notebook: NotebookNode = nbformat.read(path, as_version=4)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The last cell of every student's notebook: what is passed, and what is not answered yet."""
+"""The last cell of every student's notebook: which exercises have passed, and which are still open."""
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
@@ -10,6 +10,6 @@ progress("{lesson}")"""
 
 
 def progress_cell(lesson: str) -> NotebookNode:
-    """The cell, the same bytes each time; it is no exercise, and nothing is graded by it."""
+    """Return the cell, with the same bytes each time; it is no exercise, and grades nothing."""
     cell: NotebookNode = new_code_cell(SOURCE.format(lesson=lesson), id="progress")
     return cell

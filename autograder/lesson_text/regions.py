@@ -1,4 +1,4 @@
-"""What the markers in a lesson's cells enclose: solutions, stubs and hidden tests.
+"""Regions that markers enclose in a lesson's cells: solutions, stubs and hidden tests.
 
     ### BEGIN SOLUTION
     weights = scores.softmax(dim=-1)
@@ -6,8 +6,8 @@
     # weights = scores.softmax(dim=-2)
     ### END SOLUTION
 
-What stands between BEGIN SOLUTION and BEGIN STUB is the solution. What stands below BEGIN STUB is what the student gets
-in its place, as comments; without BEGIN STUB, the student gets a line that raises NotImplementedError.
+The lines between BEGIN SOLUTION and BEGIN STUB are the solution. Those below BEGIN STUB are what the student gets
+instead, as comments; without BEGIN STUB, the student gets a line that raises NotImplementedError.
 """
 
 import io
@@ -24,7 +24,7 @@ MARKER = re.compile(r"(BEGIN|END)\s+(SOLUTION|STUB|HIDDEN\s+TESTS?|MARK\s+SCHEME
 
 @dataclass
 class Regions:
-    """A cell's lines by the kind of region that they stand in; `released` is what the student gets."""
+    """A cell's lines by the kind of their region; `released` is what the student gets."""
 
     solution: list[str] = field(default_factory=list)
     stub: list[str] = field(default_factory=list)
@@ -44,7 +44,7 @@ def uncomment(line: str) -> str:
 
 
 def split_regions(source: str, exercise: str = "") -> Regions:
-    """Sort a cell's lines into regions; a ValueError says which marker stands where it must not."""
+    """Sort a cell's lines into regions; a ValueError names a marker in the wrong place."""
     regions = Regions()
     state, indent = "", ""
     stub: list[str] = []
@@ -77,9 +77,9 @@ def split_regions(source: str, exercise: str = "") -> Regions:
 
 
 def logical_lines(lines: list[str]) -> list[str]:
-    r"""The lines, each with those that it goes on in: a statement in brackets over three lines becomes one entry.
+    r"""Join the lines of each statement: one in brackets over three lines becomes one entry.
 
-    What never ends, as in a text that is no Python, stays as it is.
+    A statement that never ends, as in text that isn't Python, stays as it is.
 
     >>> logical_lines(["weights = softmax(", "    scores,", ")", "x = ("])
     ['weights = softmax(\n    scores,\n)', 'x = (']

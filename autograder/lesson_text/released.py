@@ -1,4 +1,4 @@
-"""What was released, as the gradebook remembers it: the only description of a submission's cells that is trusted."""
+"""The released cells as the gradebook remembers them: the only trusted description of the cells of a submission."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ReleasedCell:
 
     @property
     def is_test(self) -> bool:
-        """Whether points are earned by what this cell gives, and students do not write it."""
+        """True if this cell earns points and is not written by students."""
         return self.points is not None and not self.solution
 
     def metadata(self) -> dict[str, object]:
@@ -67,11 +67,11 @@ def released_cells(db_url: str, assignment: str, notebook: str) -> Released:
 
 
 def answer_of(test: str, released: Released) -> str | None:
-    """The grade id of the answer that a test is for."""
+    """Return the grade id of the answer that a test is for."""
     return longest_answer(test, [name for name, cell in released.items() if cell.solution])
 
 
 def longest_answer(test: str, answers: Iterable[str]) -> str | None:
-    """`test_softmax` and `test_softmax_twice` are for `softmax`, unless there is a `softmax_twice`."""
+    """Return the longest matching answer: `test_softmax_twice` is for `softmax`, unless there is a `softmax_twice`."""
     fitting = [name for name in answers if test == f"test_{name}" or test.startswith(f"test_{name}_")]
     return max(fitting, key=len, default=None)

@@ -1,4 +1,4 @@
-"""A lesson's text is its notebook: opening it in JupyterLab, running it and saving it changes nothing."""
+"""Verify that a lesson's text is its notebook: opening, running and saving it in JupyterLab changes nothing."""
 
 import shutil
 import tempfile
@@ -9,7 +9,7 @@ import nbformat
 
 
 def changed_by_jupyterlab(lesson: Path) -> bool:
-    """Whether running and saving changes the text or adds a file, under the jupytext.toml beside the lesson."""
+    """True if running and saving changes the text or adds a file, under the jupytext.toml beside the lesson."""
     with tempfile.TemporaryDirectory() as folder:
         for path in (lesson, lesson.with_name("jupytext.toml")):
             if path.is_file():

@@ -1,4 +1,4 @@
-"""The right answers: those that the lessons hold between their solution markers, and those of the bank."""
+"""The right answers: the lessons' solutions between their markers, and those of the bank."""
 
 import ast
 import contextlib
@@ -28,7 +28,7 @@ from autograder.showing.errors import CourseError
 
 @dataclass(frozen=True)
 class Answer:
-    """A right answer as source: `name` is what is judged, `namespace` what its source finds when it runs."""
+    """A right answer as source: `name` is judged, and `namespace` holds the names its source uses."""
 
     exercise: str
     source: str
@@ -37,7 +37,7 @@ class Answer:
 
 
 def run_source(answer: Answer, source: str) -> Any:
-    """The function or class that `source` defines in the place of the answer's own."""
+    """Return the function or class that `source` defines in place of the answer's own."""
     names = dict(answer.namespace)
     path = f"<{answer.exercise}>"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
@@ -54,7 +54,7 @@ def lesson_answers(layout: Layout) -> dict[str, Answer]:
 
 @functools.cache
 def answers_in(layout: Layout, lesson: str) -> dict[str, Answer]:
-    """The same of one lesson, without whatever the other lessons import."""
+    """Return the answers of one lesson, without whatever the other lessons import."""
     return _answers_of(read_lesson(layout.text(lesson)))
 
 
@@ -69,7 +69,7 @@ def solution(layout: Layout, exercise: Exercise) -> Answer:
 
 
 def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
-    """A solution may use the lesson's imports, what its cells define above, and the solutions before it."""
+    """Return the solutions; each may use the lesson's imports, its cells' definitions above, and earlier solutions."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     judged: dict[str, str] = {}
     names: dict[str, Any] = {"__name__": "right_answers"}
@@ -82,7 +82,7 @@ def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
         is_answer = cell.metadata.get("nbgrader", {}).get("solution") and cell.id in judged
         source = solved_source(cell.source) if is_answer else ""
         if any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.parse(source).body):
-            with contextlib.redirect_stdout(io.StringIO()):  # `yours_or_ours` says whose answer it gives
+            with contextlib.redirect_stdout(io.StringIO()):  # `yours_or_ours` prints whose answer it returns
                 exec(_definitions(given, read_names(source) - names.keys(), names.keys()), names)
             found[cell.id] = Answer(cell.id, source, judged[cell.id], dict(names))
             names[judged[cell.id]] = run_source(found[cell.id], source)
@@ -92,7 +92,7 @@ def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
 
 
 def _definitions(statements: list[ast.stmt], wanted: Set[str], known: Set[str]) -> str:
-    """Those of the statements that bind what is wanted, or what they themselves read."""
+    """Return those of the statements that bind what is wanted, or what they themselves read."""
     chosen: set[int] = set()
     while more := {i for i, s in enumerate(statements) if i not in chosen and surely_bound(s) & wanted}:
         chosen |= more
@@ -101,7 +101,7 @@ def _definitions(statements: list[ast.stmt], wanted: Set[str], known: Set[str]) 
 
 
 def _judged_names(source: str) -> dict[str, str]:
-    """Of a test cell, what it hands to `check`: the exercise's name, and the answer's."""
+    """Map the exercise's name to the answer's, for each call of `check` in a test cell."""
     found = {}
     for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "check":
@@ -121,7 +121,7 @@ def _parsed(source: str) -> ast.Module:
 
 
 def written_plainly(exercise: str) -> Answer | None:
-    """The first function or class at the top of a file of the bank that prints nothing and that no learner is shown."""
+    """Return the first function or class in a bank's file that prints nothing and that no learner is shown."""
     is_shown = another(find(exercise)) is not None
     for answer in right_answers(exercise)[is_shown:]:
         if (inspect.isfunction(answer) or isinstance(answer, type)) and answer.__qualname__.isidentifier():

@@ -38,7 +38,7 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
     console = Terminal()
     for table in (wrong_table, right_table, told_table, slips_table, cost_table):
         console.print(table(proofs))
-    if wanted:  # of all exercises, the page says it
+    if wanted:  # for all exercises, the page has the details
         console.print(beside_table(proofs))
     console.print(requirement_table(total))
     if page_file is not None:
@@ -51,12 +51,12 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
 
 
 def one_thread_each() -> None:
-    """Two processes on two cores: with two threads each, they would wait for one another, and spin meanwhile."""
+    """Give each of two processes one thread: with two each, they would wait for one another, and spin meanwhile."""
     torch.set_num_threads(1)
 
 
 def measure(names: list[str], seeds: int) -> dict[str, Proof]:
-    """What was found, by exercise; two processes share the work, and each task is one exercise and one thing to try."""
+    """Measure each exercise; two processes share the work, and each task is one exercise and one thing to try."""
     tasks: dict[str, list[Task]] = {name: [(fates, (name,)), (slips, (name,))] for name in names}
     for name in names:
         for start in range(0, seeds, SEEDS_AT_ONCE):
@@ -89,7 +89,7 @@ def _chosen(wanted: tuple[str, ...]) -> list[str]:
 
 
 def _details(total: Proof) -> list[str]:
-    """The answers and mutants behind a requirement that is not met."""
+    """List the answers and mutants behind a requirement that isn't met."""
     lines = []
     for v in total.verdicts:
         if v.passed != (v.misconception is None) or v.diagnosis not in (None, v.misconception):

@@ -1,4 +1,4 @@
-"""How often something held, with its 95 % interval; and what is required of an exercise."""
+"""Rates with their 95 % intervals, and the counts that an exercise's proof consists of."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Rate:
 
 
 class Cost(NamedTuple):
-    """What one check took, in milliseconds of processor time and by the clock on the wall."""
+    """The cost of one check, in milliseconds of processor time and by the clock on the wall."""
 
     cpu: float
     wall: float
@@ -42,7 +42,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the check said of an answer whose kind is known: `misconception` is its name, None for a right answer."""
+    """The check's verdict on an answer of a known kind: `misconception` is its name, None for a right answer."""
 
     answer: str
     misconception: str | None
@@ -54,13 +54,13 @@ class Judgement:
 
 
 WAYS = ("misconception", "change", "symptom", "exception", "nothing")
-"""How one is told what is wrong: by the name of a misconception, by the one change that mends it, by what the result
-shows, by the words of the exception in which it ends; or by the first wrong number alone."""
+"""The ways to tell what is wrong: the name of a misconception, the one change that fixes it, what the result
+shows, the words of the exception it ends with; or only the first wrong number."""
 
 
 @dataclass(frozen=True)
 class Withheld:
-    """What is said of a slip, and what would be if it were on no list."""
+    """The report on a slip, and what it would say if the slip were on no list."""
 
     exercise: str
     id: str
@@ -70,9 +70,9 @@ class Withheld:
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant: which cases killed it ("visible", "hidden"), or "" and the reason why it is right.
+    """The fate of a mutant: the cases that killed it ("visible", "hidden"), or "" and the reason why it is right.
 
-    Of some of those that the visible check kills, in which of `WAYS` the student is told, and what that check cost.
+    For some of those that the visible check kills: the way in `WAYS` the student is told, and the cost of that check.
     """
 
     key: str
@@ -85,17 +85,17 @@ class Fate:
 
 @dataclass(frozen=True)
 class Proof:
-    """All that was tried at one exercise, or at several."""
+    """All trials of one exercise, or of several."""
 
     verdicts: tuple[Judgement, ...] = ()
     fates: tuple[Fate, ...] = ()
     stale: tuple[str, ...] = ()
-    """Mutants that are listed as equivalent, but are none, or are killed."""
+    """Mutants listed as equivalent that aren't mutants, or are killed."""
     withheld: tuple[Withheld, ...] = ()
 
     @staticmethod
     def total(proofs: "Iterable[Proof]") -> "Proof":
-        """All of them as one."""
+        """Merge several proofs into one."""
         listed = list(proofs)
         return Proof(
             tuple(v for p in listed for v in p.verdicts),
@@ -116,17 +116,17 @@ class Proof:
 
     @property
     def named_rightly(self) -> Rate:
-        """Misconceptions that were told their own name."""
+        """Misconceptions reported under their own name."""
         return Rate(sum(v.diagnosis == v.misconception for v in self.wrong), len(self.wrong))
 
     @property
     def named_wrongly(self) -> Rate:
-        """Misconceptions that were told another's name, and right answers that were told one."""
+        """Misconceptions reported under another name, and right answers reported under any."""
         return Rate(sum(v.diagnosis not in (None, v.misconception) for v in self.verdicts), len(self.verdicts))
 
     @property
     def not_recognised(self) -> Rate:
-        """Misconceptions that were told no name."""
+        """Misconceptions reported without a name."""
         return Rate(sum(v.diagnosis is None for v in self.wrong), len(self.wrong))
 
     @property
@@ -137,22 +137,22 @@ class Proof:
 
     @property
     def killed(self) -> Rate:
-        """Mutants that are wrong and did not pass; those shown to be right are not among those tried."""
+        """Wrong mutants that did not pass; mutants shown to be right don't count."""
         wrong = [f for f in self.fates if not f.reason]
         return Rate(sum(bool(f.killed_by) for f in wrong), len(wrong))
 
     @property
     def killed_by_the_visible_check(self) -> int:
-        """Mutants that the student is told of at once; the others only the grader's own cases catch."""
+        """Mutants the student hears of at once; only the grader's own cases catch the others."""
         return sum(f.killed_by == "visible" for f in self.fates)
 
     @property
     def told(self) -> list[Fate]:
-        """The mutants of which it was noted how the student is told: wrong answers that are on no list."""
+        """Mutants whose report was noted: wrong answers that are on no list."""
         return [f for f in self.fates if f.told_by]
 
     def told_by(self, way: str) -> Rate:
-        """Those of them that are told in one of `WAYS`."""
+        """The rate of mutants that are reported in one of `WAYS`."""
         return Rate(sum(f.told_by == way for f in self.told), len(self.told))
 
     @property
@@ -162,16 +162,16 @@ class Proof:
 
     @property
     def surviving(self) -> list[Fate]:
-        """Mutants that passed, and nobody knows why."""
+        """Mutants that passed for no known reason."""
         return [f for f in self.fates if not f.killed_by and not f.reason]
 
     @property
     def costs(self) -> list[Cost]:
-        """What the visible checks cost that were timed."""
+        """The costs of those visible checks that were timed."""
         return [v.cost for v in self.verdicts if v.cost is not None]
 
     def unsteady(self) -> list[str]:
-        """The answers of which another seed says something else."""
+        """The answers whose verdict depends on the seed."""
         said: dict[tuple[str, bool], set[tuple[bool, str | None]]] = {}
         for v in self.verdicts:
             said.setdefault((v.answer, v.hidden), set()).add((v.passed, v.diagnosis))

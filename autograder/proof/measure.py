@@ -1,4 +1,4 @@
-"""Trying the check of one exercise: on misconceptions, on right answers, on mutants of right answers."""
+"""Try the check of one exercise: on misconceptions, on right answers, on mutants of right answers."""
 
 import importlib
 import time
@@ -24,18 +24,18 @@ from autograder.proof.observed import Observed
 from autograder.proof.withheld import told_instead
 
 ONE_IN = 10
-"""Of so many mutants, what the student is told is noted; and of so many misconceptions, what the check costs."""
+"""One mutant in so many has its report noted; one misconception in so many has the cost of its check measured."""
 MOST_TOLD = 50
-"""Of about so many mutants in all: a long answer has two thousand."""
+"""The number of mutants whose report is noted, at most about: a long answer has two thousand."""
 
 
 def code_exercises() -> list[str]:
-    """The exercises that are answered in code, in course order: of a prediction every wrong letter has its name."""
+    """The exercises answered in code, in course order: wrong letters of predictions all have names."""
     return [name for name, exercise in exercises().items() if exercise.kind != "choice"]
 
 
 def verdicts(name: str, seeds: range) -> Proof:
-    """What the check says of every misconception and every right answer, visible and hidden, with each seed."""
+    """Check every misconception and every right answer, visible and hidden, with each seed."""
     exercise = exercises()[name]
     wrong = [(m.id, m.same_as or m.id, m.implementation) for m in exercise.misconceptions]
     lesson = solution(Layout(), exercise)
@@ -51,7 +51,7 @@ def verdicts(name: str, seeds: range) -> Proof:
 
 
 def slips(name: str) -> Proof:
-    """What is said of each slip, and what would be said of it without a catalogue."""
+    """Return what is said of each slip, and what would be said of it without a catalogue."""
     exercise = exercises()[name]
     if not isinstance(exercise, WrittenExercise):
         return Proof()
@@ -61,7 +61,7 @@ def slips(name: str) -> Proof:
 
 
 def _verdict(observed: Observed, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Judgement:
-    """All that a check would say, though whatever an answer does on a case is asked only once."""
+    """Return all that a check would say, running the answer only once on each case."""
     exercise, seed, name = observed.exercise, observed.asking.seed, f"{observed.exercise.name}: {answer}"
     report = observed.report(attempt, hidden=hidden)
     timed = seed == 0 and not hidden and (expected is None or crc32(name.encode()) % ONE_IN == 0)
@@ -70,21 +70,21 @@ def _verdict(observed: Observed, answer: str, expected: str | None, attempt: Any
 
 
 def _cost(exercise: Exercise, attempt: Any) -> Cost:
-    """What the visible check costs as a student runs it."""
+    """Measure the cost of the visible check as a student runs it."""
     cpu, wall = time.process_time(), time.perf_counter()
     run_exercise(exercise, attempt)
     return Cost(1000 * (time.process_time() - cpu), 1000 * (time.perf_counter() - wall))
 
 
 def _warm_up(exercise: Exercise) -> None:
-    """Load what torch loads at its first use, which takes about a second once in a session, whatever the attempt."""
+    """Load what torch loads at its first use, about a second once per session, whatever the attempt."""
     importlib.import_module("torch._dynamo")
     for case in cases_of(exercise, hidden=True):
         try_case(exercise, exercise.reference, case)
 
 
 def fates(name: str) -> Proof:
-    """What becomes of each mutant of the lesson's solution, and of an alternative, under the grader's check."""
+    """Find the fate of each mutant of the lesson's solution, and of an alternative, under the grader's check."""
     exercise, reasons = exercises()[name], EQUIVALENT.get(name, {})
     lesson, plain = solution(Layout(), exercise), written_plainly(name)
     _warm_up(exercise)
@@ -107,14 +107,14 @@ def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limit
     try:
         attempt = run_source(answer, mutant.source)
     except Exception:
-        return fate  # a cell that fails in a notebook: Python tells
+        return fate  # a cell that fails in a notebook: Python says so
     cpu = time.process_time()
     report = run_exercise(exercise, attempt, Asking(limits=limits))
     return replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))
 
 
 def _way(exercise: Exercise, report: Report) -> str:
-    """Which of `counts.WAYS` it is."""
+    """Return the one of `counts.WAYS` that applies."""
     if report.diagnosis is None:
         return "exception" if report.failure is not None and report.failure.kind == "raised" else "nothing"
     if report.diagnosis in {m.id for m in exercise.misconceptions}:
@@ -123,7 +123,7 @@ def _way(exercise: Exercise, report: Report) -> str:
 
 
 def _killed_by(exercise: Exercise, answer: Answer, source: str, limits: TimeLimits) -> str:
-    """Whether the visible cases tell the mutant from a right answer, or only the hidden ones, or ("") none."""
+    """Return which cases tell the mutant from a right answer: "visible", only "hidden", or "" if none do."""
     try:
         attempt = run_source(answer, source)
     except Exception:

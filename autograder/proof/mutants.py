@@ -12,7 +12,7 @@ from attnlib.checks.naming.one_change.sites import sites
 
 @dataclass(frozen=True)
 class Mutant:
-    """A changed answer; `key` names the change by its place and what is exchanged there, not by the line."""
+    """A changed answer; `key` names the change by its place and its pieces, not by the line."""
 
     key: str
     shown: str
@@ -49,7 +49,7 @@ def mutants(source: str) -> list[Mutant]:
 
 
 def _functions(node: ast.AST, name: str) -> Iterator[tuple[ast.AST, str]]:
-    """Every statement with the name of the function that it is in, or that it is."""
+    """Yield every statement with the name of the function it is in, or defines."""
     for child in ast.iter_child_nodes(node):
         inner = f"{name}.{child.name}".strip(".") if isinstance(child, ast.FunctionDef | ast.ClassDef) else name
         yield child, inner
@@ -57,7 +57,7 @@ def _functions(node: ast.AST, name: str) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _known_by(statement: ast.stmt) -> str:
-    """What a line is known by, however its expression is written: what it assigns or calls, or its keyword."""
+    """Return the name of a line, however its expression is written: what it assigns or calls, or its keyword."""
     if isinstance(statement, ast.Assign):
         return ast.unparse(statement.targets[0])
     if isinstance(statement, ast.AugAssign | ast.For):
@@ -68,7 +68,7 @@ def _known_by(statement: ast.stmt) -> str:
 
 
 def _exchanged(old: str, new: str) -> str:
-    """What is not the same in both texts: from the first word that differs to the last."""
+    """Return what differs between the texts, from the first different word to the last."""
     before, after = (re.findall(r"-?\d[\d.]*|\w+|\s+|[^\w\s]", text) for text in (old, new))
     first = next((i for i, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
     first = min(len(before), len(after)) if first is None else first

@@ -1,4 +1,4 @@
-"""What the course's own answers to an exercise do, noted once for each seed; verdicts and names follow from that."""
+"""Observations of the course's own answers to an exercise, made once for each seed; verdicts and names follow."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,11 +18,11 @@ class Observed:
         self.exercise, self.asking = exercise, Asking(seed=seed, memory={})
 
     def seen(self, attempt: Any, cases: Sequence[Case]) -> dict[str, Observation]:
-        """What the attempt does, by the name of the case."""
+        """Observe the attempt on each case, by the case's name."""
         return {case.name: observe(self.exercise, attempt, case, self.asking) for case in cases}
 
     def trials(self, attempt: Any, *, hidden: bool) -> list[Trial]:
-        """The attempt beside the reference, case by case."""
+        """Compare the attempt with the reference, case by case."""
         exercise, trials = self.exercise, []
         cases = cases_of(exercise, hidden=hidden)
         for case, got in zip(cases, self.seen(attempt, cases).values(), strict=True):
@@ -31,7 +31,7 @@ class Observed:
         return trials
 
     def wrong(self, *, hidden: bool) -> dict[str, list[Trial]]:
-        """The same for every misconception, by its id."""
+        """Return the trials of every misconception, by its id."""
         return {m.id: self.trials(m.implementation, hidden=hidden) for m in self.exercise.misconceptions}
 
     def diagnosis(self, trials: Sequence[Trial]) -> Misconception | None:
@@ -40,6 +40,6 @@ class Observed:
         return known[0] if known else None
 
     def report(self, attempt: Any, *, hidden: bool) -> Report:
-        """All that a student would be told, and the score."""
+        """Report everything a student would be told, and the score."""
         known = self.seen(attempt, cases_of(self.exercise, hidden=hidden))
         return run_exercise(self.exercise, attempt, self.asking, hidden=hidden, known=known)

@@ -27,7 +27,7 @@ def page(proofs: Mapping[str, Proof]) -> str:
 
 
 def _by_reason(proof: Proof) -> dict[str, list[tuple[str, str]]]:
-    """The equivalent mutants, as (before, after), by the reason that they have in common."""
+    """Group the equivalent mutants, as (before, after), by their common reason."""
     found: dict[str, list[tuple[str, str]]] = {}
     for fate in proof.equivalent:
         before, after = fate.shown.split(" → ")

@@ -1,4 +1,4 @@
-"""What is required of the checks, and whether it holds."""
+"""The requirements on the checks, and whether each holds."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -11,7 +11,7 @@ MEDIAN_MS, MOST_MS = 300.0, 1000.0  # where the limits on time were chosen; on a
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that is asked of the checks, what was found, and whether that is enough."""
+    """One requirement on the checks, the finding, and whether that is enough."""
 
     asked: str
     found: str
@@ -19,7 +19,7 @@ class Requirement:
 
 
 def requirements(proof: Proof) -> list[Requirement]:
-    """Each requirement with what was found."""
+    """Return each requirement with its finding."""
     costs = sorted(cost.cpu for cost in proof.costs)
     middle, most = (slowness() * limit for limit in (MEDIAN_MS, MOST_MS))
     unsteady = proof.unsteady()

@@ -1,4 +1,4 @@
-"""The tables that `checks` prints, a line an exercise and one for all."""
+"""The tables that `checks` prints: a line for each exercise, and one for all."""
 
 from collections.abc import Mapping
 from statistics import median
@@ -15,7 +15,7 @@ ALL = "all"
 
 
 def with_total(proofs: Mapping[str, Proof]) -> dict[str, Proof]:
-    """The proofs, and one of them all at the end."""
+    """Return the proofs, with their total at the end."""
     return {**proofs, ALL: Proof.total(proofs.values())}
 
 
@@ -41,7 +41,7 @@ def wrong_table(proofs: Mapping[str, Proof]) -> Table:
 
 
 def right_table(proofs: Mapping[str, Proof]) -> Table:
-    """Right answers accepted, and what became of their mutants."""
+    """Tabulate the right answers accepted, and the fate of their mutants."""
     table = _table("Right answers and their mutants", "accepted", "95 %", "killed", "95 %", "equal", "left")
     for name, proof in with_total(proofs).items():
         accepted, killed = proof.accepted, proof.killed
@@ -51,7 +51,7 @@ def right_table(proofs: Mapping[str, Proof]) -> Table:
 
 
 def told_table(proofs: Mapping[str, Proof]) -> Table:
-    """What students are told of wrong answers that are on no list: of some mutants, and what that check cost."""
+    """Tabulate what students are told of unlisted wrong answers (some of the mutants), and what that check cost."""
     table = _table("Mutants, as they are told", "tried", "name", "change", "symptom", "error", "none", "ms")
     for name, proof in with_total(proofs).items():
         if proof.told:
@@ -61,7 +61,7 @@ def told_table(proofs: Mapping[str, Proof]) -> Table:
 
 
 def slips_table(proofs: Mapping[str, Proof]) -> Table:
-    """Of how many slips something would be said without a catalogue; the page has it beside the slip's own text."""
+    """Tabulate how many slips would be explained without a catalogue; the page has both texts side by side."""
     table = _table("Slips, were they on no list", "slips", "change\nor symptom", "neither")
     for name, proof in with_total(proofs).items():
         said = [bool(withheld.instead) for withheld in proof.withheld]
@@ -81,7 +81,7 @@ def beside_table(proofs: Mapping[str, Proof]) -> Table:
 
 
 def cost_table(proofs: Mapping[str, Proof]) -> Table:
-    """What a visible check costs, on the processor and on the wall: right answers and one wrong one in ten."""
+    """Tabulate the cost of a visible check, in processor and wall time: right answers and one wrong one in ten."""
     table = _table("One visible check, in ms", "checks", "processor:\nmedian", "most", "wall:\nmedian", "most")
     for name, proof in with_total(proofs).items():
         if proof.costs:
@@ -91,7 +91,7 @@ def cost_table(proofs: Mapping[str, Proof]) -> Table:
 
 
 def requirement_table(total: Proof) -> Table:
-    """What is required, and whether it holds."""
+    """Tabulate the requirements, and whether each holds."""
     table = Table(title="Required", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for heading in ("", "what", "found"):
         table.add_column(heading)

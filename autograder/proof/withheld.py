@@ -1,4 +1,4 @@
-"""What a student would be told of a slip if it were on no list: a slip earns its place if its text teaches more."""
+"""The report on a slip as if it were on no list: a slip earns its place only if its text teaches more."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -15,7 +15,7 @@ from autograder.proof.counts import Withheld
 
 
 def told_instead(exercise: WrittenExercise, answer: Answer, asking: Asking) -> list[Withheld]:
-    """Each slip with a wrong line, in its first spelling, beside what is told of its program without a catalogue."""
+    """Report on each slip with a wrong line, in its first spelling, as if there were no catalogue."""
     bare = Exercise(
         **{field.name: getattr(exercise, field.name) for field in fields(Exercise) if field.name != "wrong"}
     )

@@ -1,4 +1,4 @@
-"""The item analysis: for each exercise who passed, what was earned, and who is stuck on the same mistake."""
+"""The item analysis: for each exercise who passed, the points earned, and who is stuck on the same mistake."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NO_USUAL_MISTAKE = "none of the usual mistakes"
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A mistake in one exercise, and the students who made it: a misconception by its id, or what else went wrong."""
+    """A mistake in one exercise, and the students who made it: a misconception's id, or the kind of failure."""
 
     kind: str
     what: str
@@ -27,7 +27,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """How many earned one part of an exercise's points, of those whose report tells."""
+    """The number of students who earned one part of an exercise's points, of those whose report tells."""
 
     name: str
     earned: int
@@ -65,13 +65,13 @@ class Item:
         return wilson(self.passed, self.submissions)
 
     def count(self, kind: str) -> int:
-        """How many submissions have a finding of that kind."""
+        """The number of submissions with a finding of that kind."""
         return sum(finding.count for finding in self.findings if finding.kind == kind)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LessonAnalysis:
-    """The exercises of a lesson in their order, and the submissions that could not be graded: they count nowhere."""
+    """The exercises of a lesson in order, and the submissions that could not be graded, which count nowhere."""
 
     lesson: str
     graded: int
@@ -81,13 +81,13 @@ class LessonAnalysis:
 
     @property
     def chance(self) -> float | None:
-        """The discrimination that is within chance in a class of this size."""
+        """The discrimination that may be due to chance in a class of this size."""
         return chance(self.graded)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """A misconception wherever it was met: the exercises, and the students who made it in at least one of them."""
+    """A misconception over all exercises, and the students who made it in at least one of them."""
 
     what: str
     titles: tuple[str, ...]
@@ -114,7 +114,7 @@ def analyse(
 def shared_misconceptions(
     submissions: Iterable[Submission], known: Mapping[str, Exercise], *, names: bool = True
 ) -> list[Shared]:
-    """Every misconception that was met, the one that most students have first."""
+    """Return every misconception that occurred, the most common first."""
     met: dict[str, list[tuple[str, str]]] = {}
     for one in submissions:
         for attempt in one.attempts:
@@ -176,7 +176,7 @@ def _item(lesson: str, name: str, graded: list[Submission], known: Mapping[str, 
 
 
 def _kind(attempt: Mark, known: Mapping[str, Exercise]) -> str | None:
-    """What an attempt without full points is; None for one that passed."""
+    """Return the kind of an attempt without full points; None for one that passed."""
     if attempt.passed:
         return None
     if attempt.diagnosis == NOT_ANSWERED:
@@ -220,7 +220,7 @@ def _parts(
 
 
 def _earned(attempt: Mark, worth: Mapping[str, int]) -> Mapping[str, bool] | None:
-    """Which parts an attempt earned; None where the report does not add up to the points in the gradebook."""
+    """Return the parts an attempt earned; None if the report doesn't add up to the points in the gradebook."""
     if attempt.points in (0, attempt.max_points):
         return dict.fromkeys(worth, attempt.points > 0)
     if attempt.parts is None or attempt.parts.keys() != worth.keys():

@@ -1,4 +1,4 @@
-"""What the graded submissions of a course hold, read from the gradebook and the autograded notebooks."""
+"""Collect the graded submissions of a course from the gradebook and the autograded notebooks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Step = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Mark:
-    """What one student earned in one exercise, why not more, and which parts the check's report says are right."""
+    """A student's points in one exercise, why not more, and which parts the check's report says are right."""
 
     exercise: str
     points: float
@@ -33,13 +33,13 @@ class Mark:
 
     @property
     def passed(self) -> bool:
-        """Whether all points were earned."""
+        """True if all points were earned."""
         return self.points >= self.max_points
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's lesson: the attempts, or why there are none."""
+    """One student's lesson: the attempts, or the reason for having none."""
 
     student: str
     lesson: str
@@ -50,7 +50,7 @@ class Submission:
 def collect(layout: Layout, lessons: tuple[str, ...], step: Step = lambda *_: None) -> list[Submission]:
     """Every submission of the lessons, of all lessons if none is named, by lesson and student.
 
-    `step` is told how many of how many were read.
+    `step` is called with the number read so far, and the total.
     """
     if not has_gradebook(layout):
         raise CourseError(f"{shown(layout.course)} holds nothing that was graded; first: python -m autograder grade")
@@ -67,7 +67,7 @@ def collect(layout: Layout, lessons: tuple[str, ...], step: Step = lambda *_: No
 
 
 def has_gradebook(layout: Layout) -> bool:
-    """Whether anything was graded there; asking makes no folder and no database."""
+    """True if anything was graded there; asking makes no folder and no database."""
     if not layout.course.is_dir():
         return False
     url = NbgraderCourse(layout.course).directory.db_url
@@ -75,7 +75,7 @@ def has_gradebook(layout: Layout) -> bool:
 
 
 def _students(course: NbgraderCourse, gradebook: Gradebook, lesson: str) -> list[str]:
-    """All who are known to have handed in the lesson, also where grading never got as far as the gradebook."""
+    """Return everybody known to have handed in the lesson, even if grading never got as far as the gradebook."""
     entered = {submission.student_id for submission in gradebook.assignment_submissions(lesson)}
     failed = {
         path.parent.parent.name
@@ -106,7 +106,7 @@ def _read(course: NbgraderCourse, gradebook: Gradebook, lesson: str, student: st
 
 
 def _attempts(results: list[Result], said: dict[str, dict[str, Any]]) -> tuple[Mark, ...]:
-    """One attempt an exercise, its cells taken together; parts only where one report speaks for the whole exercise."""
+    """Return one attempt per exercise, with its cells taken together; parts only if one report covers the exercise."""
     exercises = dict.fromkeys(result.exercise for result in results if result.max_points > 0)
     attempts = []
     for name in exercises:

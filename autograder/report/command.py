@@ -1,4 +1,4 @@
-"""What the command does: read the course, print the tables, write the files."""
+"""Run the command: read the course, print the tables, write the files."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from autograder.showing.terminal import Terminal
 
 
 def show(layout: Layout, lessons: tuple[str, ...], *, table: Path | None, page: Path | None, names: bool) -> None:
-    """Print the analysis, and write the CSV files and the page where they are asked for."""
+    """Print the analysis, and write the CSV files and the page if asked to."""
     console = Terminal()
     samples = dataclasses.replace(layout, course=layout.course / "samples")
     if not has_gradebook(layout) and has_gradebook(samples):
@@ -56,7 +56,7 @@ def _write_page(path: Path, analyses: list[LessonAnalysis], shared: list[Shared]
 
 
 def _written(console: Terminal, path: Path, write: Callable[[], tuple[Path, ...]]) -> None:
-    """Write, making the folder if there is none, and say what was written."""
+    """Write the file, making its folder if there is none, and say so."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         paths = write()

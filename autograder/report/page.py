@@ -32,5 +32,5 @@ def page(analyses: Sequence[LessonAnalysis], shared: Sequence[Shared], day: date
 
 
 def _image(svg: str) -> str:
-    """The plot as an address that holds it: its ids stay apart from those of the other plots."""
+    """Return the plot as a data address, which keeps its ids apart from those of the other plots."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

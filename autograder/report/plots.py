@@ -1,4 +1,4 @@
-"""The plots of the page, as SVG: told apart by lightness and hatching, so that they are legible in grey."""
+"""The plots of the page, as SVG: lightness and hatching tell them apart, so that they are legible in grey."""
 
 import io
 import textwrap
@@ -25,7 +25,7 @@ ROW = 0.34  # inches
 
 
 def outcomes(items: Sequence[Item]) -> str:
-    """What became of each exercise, as stacked counts, and beside it the share that passed with its interval."""
+    """Plot each exercise's outcomes as stacked counts, and beside them the share that passed with its interval."""
     with mpl.rc_context(SETTINGS):
         figure = Figure(figsize=(10, ROW * len(items) + 1.15), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
@@ -40,7 +40,7 @@ def outcomes(items: Sequence[Item]) -> str:
 
 
 def most_shared(shared: Sequence[Shared]) -> str:
-    """How many students have each misconception in at least one exercise."""
+    """Plot how many students have each misconception in at least one exercise."""
     with mpl.rc_context(SETTINGS):
         labels = [textwrap.fill(f"{one.what}: {one.titles[0]}", 58) for one in shared]
         lines = sum(label.count("\n") + 1 for label in labels)

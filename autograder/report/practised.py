@@ -1,4 +1,4 @@
-"""Assignments of bugs in the item analysis: each student has other bugs, so they are counted by what kind they are."""
+"""Assignments of bugs in the item analysis: students have different bugs, so these are counted by kind."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,9 +23,9 @@ Bug = Mapping[str, Any]
 
 
 def by_kind(layout: Layout, submissions: Iterable[Submission]) -> tuple[list[Submission], dict[str, Exercise]]:
-    """The submissions with the kind of each bug in place of its number; and the kinds, as exercises.
+    """Replace each bug's number by its kind; return the submissions, and the kinds as exercises.
 
-    A mistake of such an exercise is one that somebody did not find.
+    A mistake in such an exercise is one that somebody did not find.
     """
     dealt = {assignment: bugs_of(layout, assignment) for assignment in layout.individual_assignments()}
     found = []
@@ -63,5 +63,5 @@ def _kind(level: int, bugs: Iterable[Bug]) -> Exercise:
 
 
 def _mistake(bug: Bug) -> str:
-    """The slip, whichever exercise, spelling and dialect it is dealt in."""
+    """Return the slip, the same for every exercise, spelling and dialect it is dealt in."""
     return slip_of(bug["id"].split("/")[1])

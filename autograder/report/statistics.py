@@ -1,4 +1,4 @@
-"""The figures of an item analysis that are more than counts."""
+"""The figures of an item analysis that go beyond counts."""
 
 import math
 import statistics
@@ -32,5 +32,5 @@ def discrimination(passed: Sequence[bool], rest: Sequence[float]) -> float | Non
 
 
 def chance(submissions: int) -> float | None:
-    """The size that a correlation reaches by chance in 1 of 20 classes of that size, None where none is computed."""
+    """Return the correlation that chance reaches in 1 of 20 classes of that size, None if none is computed."""
     return Z / math.sqrt(submissions - 1) if submissions >= SMALLEST_CLASS else None

@@ -20,7 +20,7 @@ NAMES_SHOWN = 6
 
 
 def tables(analysis: LessonAnalysis) -> Iterator[Table]:
-    """A lesson's exercises, their parts, the mistakes, and what was not graded; a table without rows is left out."""
+    """Tabulate a lesson's exercises, their parts, the mistakes, and ungraded submissions, leaving out empty tables."""
     made = [_exercises(analysis), _parts(analysis), _findings(analysis), _not_graded(analysis)]
     yield from (table for table in made if table.row_count)
 
@@ -93,10 +93,10 @@ def _not_graded(analysis: LessonAnalysis) -> Table:
 
 
 def percent(share: float) -> str:
-    """A share as people read it."""
+    """Format a share for people."""
     return f"{100 * share:.0f} %"
 
 
 def figure(value: float | None) -> str:
-    """A correlation with two digits, n/a where there is none."""
+    """Format a correlation with two digits, n/a if there is none."""
     return "n/a" if value is None else f"{value:.2f}"

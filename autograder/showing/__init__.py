@@ -1,1 +1,1 @@
-"""Where text that a student may have chosen is shown: terminals, tables of numbers, pages, logs."""
+"""Show text that a student may have chosen, in terminals, tables of numbers, pages and logs."""

@@ -1,4 +1,4 @@
-"""Clean the HTML that was made of what a student wrote: no pattern over Markdown knows what will become a tag."""
+"""Clean the HTML made from a student's text: no pattern over Markdown knows what will become a tag."""
 
 import re
 
@@ -23,7 +23,7 @@ WEB = re.compile(r"(?:https?://|mailto:)\S*", re.IGNORECASE)
 
 
 def cleaned(html: str) -> Markup:
-    """The HTML with what is on the lists, and all other tags left out; it runs nothing, loads nothing, hides nothing.
+    """Keep what is on the lists and leave out all other tags, so that nothing runs, loads or hides.
 
     >>> cleaned('<b onclick="f()">a</b> < b <svg><p id=x>c<script>d()</script>')
     Markup('<b>a</b> &lt; b <p>c</p>')

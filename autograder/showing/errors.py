@@ -1,4 +1,4 @@
-"""Errors that a person can fix, in one clear sentence without a traceback; and how all others are reported."""
+"""Errors a person can fix, as one clear sentence without a traceback; and reports of all others."""
 
 import traceback
 from pathlib import Path
@@ -7,15 +7,15 @@ from autograder.showing.text import printable
 
 
 class CourseError(Exception):
-    """What is wrong and, where it is known, what would be right."""
+    """An error whose message says what is wrong and, where it is known, what would be right."""
 
 
 class NotGraded(Exception):
-    """Why a submission cannot be graded, as a clause; never a 0."""
+    """Raised where a submission can't be graded, with the reason as a clause; never a 0."""
 
 
 def reason_of(error: BaseException) -> str:
-    """Why one submission is not graded, as a clause: a fault of the grader's own is named by its type and place."""
+    """Return the reason for not grading, as a clause: for a fault of the grader's own, its type and place."""
     if isinstance(error, NotGraded):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
@@ -24,7 +24,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """The traceback of a fault of the grader's own, for whoever fixes it; nothing where a submission is to blame."""
+    """Return the traceback of a fault of the grader's own, for the person who fixes it; empty for a submission's."""
     if isinstance(error, NotGraded):
         return ""
     text = "".join(traceback.format_exception(error, limit=-30))[-20_000:]
@@ -32,7 +32,7 @@ def trace_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException | str) -> str:
-    """The first line of a message, cut where it would not fit on a line."""
+    """Return the first line of a message, cut to the length of a line."""
     lines = str(error).strip().splitlines()
     text = lines[0].rstrip(".") if lines else type(error).__name__
     return text if len(text) <= 160 else text[:157] + "…"

@@ -1,4 +1,4 @@
-"""The log that nbgrader's commands print: names of folders and files, and errors, as students may have chosen them."""
+"""The log of nbgrader's commands, whose names of files and errors may have been chosen by students."""
 
 from copy import copy
 from logging import LogRecord
@@ -10,7 +10,7 @@ from autograder.showing.text import printable
 
 
 class PrintableFormatter(LogFormatter):
-    """nbgrader's own format, whose colours stay, without anything in a message that would move a cursor."""
+    """nbgrader's own format with its colours, but without anything in a message that would move a cursor."""
 
     def format(self, record: LogRecord) -> str:
         shown = copy(record)

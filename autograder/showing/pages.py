@@ -1,4 +1,4 @@
-"""HTML pages that need no network and run no script: a template, filled in, and everything in it escaped."""
+"""HTML pages that need no network and run no script: a filled-in template with everything escaped."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from autograder.showing.text import printable
 
 
 def fill_in(template: Path, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """The template's HTML; a name that it uses and that is not given is an error."""
+    """Return the template's HTML; a name that it uses and that isn't given is an error."""
     return _environment(template.parent, tuple(filters.items())).get_template(template.name).render(values)
 
 
@@ -41,9 +41,9 @@ def code(text: str) -> Markup:
 
 
 FILTERS = {"code": code}
-"""What every template may use."""
+"""The filters that every template may use."""
 
 
 def _finalize(value: Any) -> Any:
-    """Text and markup without what is not visible: a page would turn the direction of what follows it."""
+    """Remove invisible characters from text and markup: on a page, they would turn the direction of what follows."""
     return type(value)(printable(value, keep="\n")) if isinstance(value, str) else value

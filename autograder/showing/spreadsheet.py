@@ -22,7 +22,7 @@ def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, A
 
 
 def as_cell(value: Any) -> Any:
-    """Numbers as they are; text with an apostrophe wherever a spreadsheet would begin to compute.
+    """Keep numbers as they are; put an apostrophe before text that a spreadsheet would compute.
 
     >>> as_cell(-0.5), as_cell("-0.5"), as_cell("=1+1"), as_cell("ada; =1+1")
     (-0.5, '-0.5', "'=1+1", "ada; '=1+1")

@@ -1,4 +1,4 @@
-"""The terminal: colours are ours, and no text moves the cursor."""
+"""The terminal: only our own colours, and no text that moves the cursor."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from autograder.showing.text import printable
 
 
 class Terminal(Console):
-    """A console that shows brackets as brackets and escapes what is not visible, whatever it is asked to show."""
+    """A console that prints brackets as brackets and escapes invisible characters in everything it shows."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
@@ -23,7 +23,7 @@ class Terminal(Console):
         return super().render_str(printable(text, keep="\n"), **options)  # before its width is measured
 
     def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
-        for segment in super().render(*args, **options):  # all that is shown passes here, whatever it was made of
+        for segment in super().render(*args, **options):  # everything shown passes through here
             text, style, control = segment
             yield segment if control else Segment(printable(text, keep="\n"), style)
 
@@ -34,7 +34,7 @@ def say(text: object, *, err: bool = False) -> None:
 
 
 def rated_progress(console: Console) -> Progress:
-    """How far a long command is, how fast (a task's field `rate`), and what it does; nothing where nobody watches."""
+    """Show a long command's progress, its rate (a task's field `rate`) and its work; nothing if nobody watches."""
     columns = (
         BarColumn(bar_width=20),
         MofNCompleteColumn(),

@@ -2,7 +2,7 @@
 
 
 def printable(text: object, keep: str = "") -> str:
-    r"""The text with everything escaped that is not a visible character; the characters in `keep` stay.
+    r"""Escape everything that isn't a visible character; the characters in `keep` stay.
 
     Control characters move a terminal's cursor, format characters such as U+202E turn the direction of what follows,
     and half a surrogate pair cannot be written to a file.

@@ -1,4 +1,4 @@
-"""A mistake as a program: the right answer to an exercise with the wrong line of a slip in it."""
+"""Show a mistake as a program: the right answer to an exercise with the wrong line of a slip in it."""
 
 import difflib
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from autograder.showing.errors import CourseError
 
 
 def wrong_programs(id: str, names: Sequence[str] = ()) -> list[str]:
-    """For each exercise that has the slip, of all or of those named: what is told, and the program.
+    """Return the report and the program for each exercise that has the slip, of all or of those named.
 
     Raises CourseError if there is none.
     """
@@ -35,7 +35,7 @@ def _shown(exercise: WrittenExercise, id: str) -> Iterator[str]:
 
 
 def wrong_lines(right: str, program: str) -> list[int]:
-    """The numbers, from 1, of the program's lines that are not those of the right answer.
+    """Return the numbers, from 1, of the program's lines that differ from the right answer's.
 
     >>> wrong_lines("a = 1", "a = 2")
     [1]

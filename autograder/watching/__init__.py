@@ -1,1 +1,1 @@
-"""Answering submissions as they arrive: where they come from, whose turn it is, and what was answered."""
+"""Answer submissions as they arrive: their source, their turn, and the record of answers."""

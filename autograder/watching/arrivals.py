@@ -1,4 +1,4 @@
-"""Where attempts arrive: nbgrader's exchange, with a folder for each, or a folder with each student's last one."""
+"""Arriving attempts: nbgrader's exchange, with a folder for each, or a folder with each student's last one."""
 
 import glob
 import os
@@ -24,7 +24,7 @@ Signature = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One hand-in: its key is its own for ever, `came` orders those that wait."""
+    """One hand-in: its key is unique for ever, and `came` orders the waiting ones."""
 
     key: str
     student: str
@@ -37,26 +37,26 @@ class Arrivals(Protocol):
     """A place where attempts arrive."""
 
     submitted: Path
-    """Where the grader reads what was taken in."""
+    """The folder in which the grader reads what was taken in."""
 
     def look(self, known: set[str]) -> list[Attempt]:
-        """The attempts that are whole and not known, the earliest first; a CourseError if the place is gone."""
+        """Return the whole attempts that are not known yet, the earliest first; a CourseError if the place is gone."""
 
     def take(self, attempt: Attempt) -> str:
-        """Put the attempt where the grader reads it; a reason if it is no submission."""
+        """Put the attempt where the grader reads it; return a reason if it isn't a submission."""
 
     def release(self, attempt: Attempt) -> None:
-        """Give the student the feedback that is written."""
+        """Give the student the feedback written for the attempt."""
 
 
 class Settled:
-    """Knows of each folder whether it has changed since the last look: what is still being copied is not whole."""
+    """Tells whether a folder has changed since the last look: while files are being copied, it isn't whole."""
 
     def __init__(self) -> None:
         self.seen: dict[Path, Signature] = {}
 
     def is_whole(self, folder: Path) -> bool:
-        """Whether the folder is as it was at the last look."""
+        """True if the folder is as it was at the last look."""
         now = tuple(_signature(folder))
         before, self.seen[folder] = self.seen.get(folder), now
         return before == now
@@ -72,7 +72,7 @@ def _signature(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 
 class Exchange:
-    """nbgrader's: ROOT/COURSE/inbound/STUDENT+LESSON+TIME. Each attempt is answered by itself."""
+    """nbgrader's exchange: ROOT/COURSE/inbound/STUDENT+LESSON+TIME. Each attempt is answered by itself."""
 
     def __init__(self, course: NbgraderCourse, lessons: list[str]) -> None:
         self.course, self.lessons, self.settled = course, lessons, Settled()
@@ -119,7 +119,7 @@ class Exchange:
             if why := collector.refused.get(attempt.place.name):
                 return str(why)
             collector.src_records = [record]
-            with tempfile.TemporaryDirectory() as own:  # what cannot be collected must not replace what was
+            with tempfile.TemporaryDirectory() as own:  # a failed collection must not replace an earlier one
                 collector._copy(attempt.place, Path(own, "copy"), attempt.student)
             target = self.course.path(directory.submitted_directory, attempt.student, attempt.lesson)
             shutil.rmtree(target, ignore_errors=True)
@@ -138,7 +138,7 @@ class Exchange:
 
 
 class Folder:
-    """STUDENT/LESSON/ with the last attempt of each student; feedback stays in the course's folder."""
+    """A folder STUDENT/LESSON/ with each student's last attempt; feedback stays in the course's folder."""
 
     def __init__(self, folder: Path, lessons: list[str]) -> None:
         self.submitted, self.lessons, self.settled = folder, lessons, Settled()
@@ -165,7 +165,7 @@ class Folder:
         return sorted(found, key=lambda attempt: (attempt.came, attempt.key))
 
     def _digest(self, place: Path, lesson: str) -> str:
-        """A digest of the folder's files, read once for each of its states."""
+        """Return a digest of the folder's files, read once for each of its states."""
         signature = self.settled.seen[place]
         if self.digests.get(place, (None, ""))[0] != signature:
             try:
@@ -179,4 +179,4 @@ class Folder:
         return ""
 
     def release(self, attempt: Attempt) -> None:
-        """Nothing: it is in the course's folder."""
+        """Do nothing: the feedback is in the course's folder."""

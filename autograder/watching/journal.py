@@ -1,4 +1,4 @@
-"""What was answered, a line each, on the disk before the next is begun; and the lock that keeps a second watch out."""
+"""A journal of answers, a line each, on disk before the next is begun; and the lock that keeps a second watch out."""
 
 import fcntl
 import json
@@ -16,18 +16,18 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Answered:
-    """An attempt that is done with: judged and released, passed over for a newer one, or refused."""
+    """A finished attempt: judged and released, passed over for a newer one, or refused."""
 
     key: str
     student: str
     lesson: str
     at: float
-    """When, in seconds since 1970, as this machine's clock had it."""
+    """The time in seconds since 1970, by this machine's clock."""
     how: str
 
 
 class Journal:
-    """The file `watched.jsonl` of a course. A line that a power cut has torn counts as none, and is judged again."""
+    """The file `watched.jsonl` of a course. A line torn by a power cut doesn't count, and is judged again."""
 
     def __init__(self, course: Path) -> None:
         self.path = course / "watched.jsonl"
@@ -44,7 +44,7 @@ class Journal:
                 continue
 
     def add(self, answers: list[Answered]) -> None:
-        """Keep these; they are on the disk when this returns."""
+        """Keep these answers; they are on disk when this returns."""
         if not answers:
             return
         text = "".join(json.dumps(asdict(one)) + "\n" for one in answers)
@@ -63,9 +63,9 @@ class Journal:
         self.keys |= {one.key for one in answers}
 
     def free_at(self, student: str, most: int, now: float) -> float:
-        """When a student may be judged again, if `most` attempts an hour are judged: now, or later.
+        """Return the time a student may be judged again, now or later, if `most` attempts an hour are judged.
 
-        A time that the clock has not reached yet, by more than an hour, is one of a clock that was wrong, and counts
+        A time more than an hour ahead of this clock comes from a clock that was wrong, and counts
         for nothing.
         """
         times = sorted(one.at for one in self.answered if one.student == student and one.how == "judged")
@@ -75,7 +75,7 @@ class Journal:
 
 @contextmanager
 def alone(course: Path) -> Iterator[None]:
-    """Hold the course's lock, which the kernel takes back from whoever dies; a CourseError if another watch has it."""
+    """Hold the course's lock, which the kernel releases if its holder dies; a CourseError if another watch has it."""
     course.mkdir(parents=True, exist_ok=True)
     path = course / "watch.lock"
     with path.open("a+", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""The loop that answers: look, take what is new, judge it, enter it, write and release its feedback, and note that."""
+"""The loop that answers: look, take what is new, judge it, enter it, release its feedback, and note that."""
 
 import contextlib
 import html
@@ -21,7 +21,7 @@ ROUND = 4
 """Attempts for each worker that are judged before the feedback of the first is released."""
 LOOK_SECONDS, PAUSE_SECONDS = 1.0, 5.0
 TRIES, AGAIN_SECONDS = 3, 60.0
-"""How often an attempt is tried that failed by a fault of the grader's own, and how long it waits in between."""
+"""The most tries for an attempt that failed by a fault of the grader's own, and the wait between them."""
 REASON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{lesson}</title>
 <h1>{lesson}</h1><p>This submission was not graded: {reason}.</p></html>
 """
@@ -29,7 +29,7 @@ REASON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{lesson}
 
 @dataclass
 class Trouble:
-    """An attempt that failed by a fault that is not its own."""
+    """An attempt that failed through a fault that isn't its own."""
 
     tries: int
     since: float
@@ -37,14 +37,14 @@ class Trouble:
 
 @dataclass
 class Watch:
-    """Answers what arrives; `round` does what there is to do once, and `forever` goes on until Ctrl-C."""
+    """Answers arriving attempts; `round` does everything due once, and `forever` goes on until Ctrl-C."""
 
     layout: Layout
     course: NbgraderCourse
     arrivals: Arrivals
     how: How
     most: int | None = None
-    """Attempts of a student that are judged in an hour."""
+    """The most attempts of a student that are judged in an hour."""
     say: Callable[[str], None] = print
     clock: Callable[[], float] = time.time
     troubles: dict[str, Trouble] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Watch:
         self.said = ""
 
     def forever(self) -> None:
-        """Answer until the process is ended; what cannot be done now is said once, and tried again."""
+        """Answer until the process is ended; anything that can't be done now is reported once, and tried again."""
         while True:
             try:
                 waits = 0.0 if self.round() else LOOK_SECONDS
@@ -75,7 +75,7 @@ class Watch:
             self.crew = None
 
     def round(self) -> int:
-        """Answer what waits, as many as the workers take at once; returns how many attempts are done with."""
+        """Answer waiting attempts, as many as the workers take at once; return how many are finished."""
         chosen = self._turn(self.arrivals.look(self.journal.keys))
         judged = [attempt for attempt in chosen if self._is_taken(attempt)]
         if not judged:
@@ -88,9 +88,9 @@ class Watch:
         return sum(self._answer(attempt, graded[attempt.student, attempt.lesson]) for attempt in judged)
 
     def _turn(self, waiting: list[Attempt]) -> list[Attempt]:
-        """Whose turn it is: the earliest attempt of each student who may be judged now.
+        """Choose whose turn it is: the earliest attempt of each student who may be judged now.
 
-        Of those of a student who may not, only the last one of each lesson goes on waiting.
+        For a student who may not, only the last attempt at each lesson goes on waiting.
         """
         now, tick = self.clock(), time.monotonic()
         chosen: dict[str, Attempt] = {}
@@ -118,7 +118,7 @@ class Watch:
         return {(one.student, one.lesson): one for one in graded}
 
     def _answer(self, attempt: Attempt, graded: Graded) -> bool:
-        """Write and release the feedback, then note it: an attempt that is noted has its answer."""
+        """Write and release the feedback, then note it; return whether the attempt is done with."""
         if graded.fault:
             return self._failed(attempt, graded.problem or "a fault of the grader's own")
         try:
@@ -126,7 +126,7 @@ class Watch:
             self.arrivals.release(attempt)
         except OSError:
             raise
-        except Exception as error:  # nbgrader's commands raise errors of their own, and one concerns one student
+        except Exception as error:  # nbgrader's errors have no common base; each concerns one student
             return self._failed(attempt, f"its feedback could not be released: {first_line(error)}")
         self.troubles.pop(attempt.key, None)
         score = graded.problem or f"{graded.points:g} of {graded.max_points:g} points"
@@ -146,7 +146,7 @@ class Watch:
         write_whole(folder / f"{attempt.lesson}.html", text)
 
     def _failed(self, attempt: Attempt, why: str) -> bool:
-        """Try it again later; after some tries, leave it to `grade`, which knows it as not graded."""
+        """Try again later or, after some tries, leave it to `grade` as not graded; return whether it is done with."""
         tries = self.troubles[attempt.key].tries + 1 if attempt.key in self.troubles else 1
         self.troubles[attempt.key] = Trouble(tries, time.monotonic())
         if tries < TRIES:

@@ -1,1 +1,1 @@
-"""How an answer is called and what it does: in this process or in another, within limits, watched."""
+"""Calling an answer and recording what it does: in this process or another, within limits, watched."""

@@ -1,7 +1,7 @@
 """An attempt: how it is built, called and differentiated, here or in another process.
 
-Nothing in this file knows an answer. With the files that it imports, and the `ready_made` that `watch` does, it is all
-that has to stand beside a student's code: a grader runs these in a sandbox.
+Nothing in this file knows an answer. This file, the files it imports and `ready_made` (for `watch`) are all that a
+grader has to put beside a student's code in its sandbox.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from . import given, limits  # relative, so that these files can stand elsewhere
+from . import given, limits  # relative, so that these files also work elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask
 from .contract import checked, compare_parameters, parameters_of, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
@@ -28,15 +28,15 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Under which an attempt is called: the names of its outputs, what it may not call or make, where tensors live."""
+    """The terms of a call: the names of the outputs, what the attempt may not call or make, and its device."""
 
     outputs: tuple[str, ...]
     forbidden: tuple[str, ...] = ()
     device: str = "cpu"
     largest: int = 0
-    """Of how many numbers its largest tensor may be; 0 where that is left open."""
+    """The most numbers a tensor made by the attempt may hold; 0 for no limit."""
     detached: bool = False
-    """Whether its outputs may not require a gradient."""
+    """True if the outputs must not require a gradient."""
     again: int = 0
     """The number of the call, from 0, that is made with the objects of the call before; 0 for none."""
 
@@ -46,11 +46,11 @@ class Session(Protocol):
 
     printed: str
     touched: bool
-    """Whether the last call has changed any of its inputs; `inputs` says which."""
+    """True if the last call changed any of its inputs; `inputs` says which."""
 
     @property
     def devices_mixed(self) -> bool:
-        """Whether tensors on the CPU met some on another device."""
+        """True if tensors on the CPU met tensors on another device."""
 
     def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:
         """Construct a module, in evaluation mode; its parameters must have these names and shapes."""
@@ -77,22 +77,22 @@ class Session(Protocol):
         """Gradients of Σ output · cotangent: of the last call's inputs, then of the weights in alphabetical order."""
 
     def close(self) -> None:
-        """There is nothing more to ask."""
+        """End the session."""
 
 
 class Attempt(ABC):
-    """What is judged, wherever it lives."""
+    """An answer to be judged, in this process or in another."""
 
     source = ""
-    """Its own text; empty where nobody has it."""
+    """Its own source text; empty if that can't be had."""
 
     def explained(self) -> Any:
-        """What its own source tells of its mistake, from the process where it lives; None if nobody can say."""
+        """Return the findings that its own source gives in the process it lives in; None if there are none."""
         return None
 
     @abstractmethod
     def unfit_reason(self, kind: str) -> str | None:
-        """Why it cannot be called at all, as a sentence without its subject; None if it can."""
+        """Return the reason why it can't be called at all, as a sentence without its subject; None if it can."""
 
     @abstractmethod
     def open(self, terms: Terms) -> Session:
@@ -100,9 +100,9 @@ class Attempt(ABC):
 
 
 class Local(Attempt):
-    """An attempt that is an object of this process; all its cases together have so much patience, usually that here.
+    """An attempt that is an object of this process; one patience, usually this machine's, covers all of its cases.
 
-    One that is `ours`, the course's own, prints nothing: nothing is redirected that other threads use, too.
+    An attempt that is `ours`, the course's own, prints nothing, so no stream that other threads use is redirected.
     """
 
     def __init__(self, target: Any, limits: TimeLimits | None = None, *, ours: bool = False) -> None:
@@ -113,7 +113,7 @@ class Local(Attempt):
         return unfit_reason(kind, self.target)
 
     def open(self, terms: Terms) -> "LocalSession":
-        if self.patience.waiting_left <= 0:  # cases of other parts are still tried, by a grader
+        if self.patience.waiting_left <= 0:  # a grader still tries cases of other parts
             self.patience = Patience(self.limits.waiting_again, self.patience.wall_left)
         session = OurSession if self.ours else LocalSession
         return session(self.target, terms, Clock(self.limits.case_cpu, self.patience))
@@ -144,12 +144,12 @@ class LocalSession:
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[Window]:
-        """All that is entered around an attempt; what may touch something of its own is called through the window."""
+        """Enter everything that surrounds an attempt; only calls through the window may run the attempt's own code."""
         state_kept = limits.global_state_kept(seed=self.calls)
         with time_limit(self.clock) as within, self.quiet() as text, state_kept, self.alone():
             try:
                 yield within
-                if self.clock.is_over():  # and the attempt has swallowed that
+                if self.clock.is_over():  # and the attempt swallowed the exception
                     raise TimeLimitExceeded
             except InputAsked as error:
                 at = line_of_attempt(error.__traceback__)
@@ -164,9 +164,9 @@ class LocalSession:
                 self.printed += text.text()
 
     def _failure(self, error: BaseException, within: Window) -> Failure:
-        if not self.clock.is_over():  # whatever else that has led to: a lock that is released twice, say
+        if not self.clock.is_over():  # else this error may follow from the timeout, such as a lock released twice
             with contextlib.suppress(TimeLimitExceeded):
-                return within(failure_of, error)  # whose text may be the attempt's own
+                return within(failure_of, error)  # an exception's text may run the attempt's own code
         while isinstance(error.__context__, TimeLimitExceeded):  # raised again in each frame on its way out
             error = error.__context__
         return overtime(self.clock, error.__traceback__)
@@ -215,7 +215,7 @@ class LocalSession:
                     raise
             finally:
                 self.touched = self.other_device is None and not are_alike(self.before, drawn)
-            if watch.called:  # also where the forbidden function has refused its arguments
+            if watch.called:  # even if the forbidden function refused its arguments
                 told = f"calls {watch.called[0]}, which this exercise asks you to do without"
                 raise ContractBroken("forbidden", told)
             if self.terms.largest and self.other_device is None:
@@ -227,7 +227,7 @@ class LocalSession:
     def _answer(self, objects: tuple[Any, ...]) -> tuple[Tensor, ...]:
         try:
             return checked(self.terms.outputs, self.call_it(*objects))
-        finally:  # what is left behind after an error is seen, too
+        finally:  # changes made before an error count as well
             given.note(objects, self.arguments)
 
     def _differentiable(self) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""What runs or waits for too long: an attempt in a notebook, and a student's cell in the grader's child."""
+"""Stop what runs or waits for too long: an attempt in a notebook, or a student's cell in the grader's child."""
 
 import builtins
 import contextlib
@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 TICK = 0.1  # seconds between two looks at the clock
-WINDOW = 1.0  # seconds over which computing is told from waiting
+WINDOW = 1.0  # seconds over which computing and waiting are told apart
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 IMPORTS = 60.0  # seconds of processor time that imports may take, many times what those of torch need
 COMPUTES = 0.02  # the share of a window that counts as computing: a process that has to share its processor gets more
@@ -28,7 +28,7 @@ class InputAsked(EOFError):
 
 
 class Patience:
-    """How long something may wait, and how much real time it may take, in all its calls together.
+    """The waiting and the real time that something is allowed, in all its calls together.
 
     Waiting is a second in which the process hardly computed. No clock of this thread alone could tell: the attempt may
     compute in threads of its own, and a loaded machine may let it do so only now and then.
@@ -40,25 +40,25 @@ class Patience:
         self.window_wall = self.window_cpu = 0.0
 
     def spend(self, wall: float, cpu: float) -> None:
-        """Note that so much time has passed, and that the process computed for so much of it."""
+        """Note that `wall` seconds have passed, of which the process computed for `cpu`."""
         self.wall_left -= wall
         self.window_wall += wall
         self.window_cpu += cpu
         if self.window_wall >= WINDOW:
             if self.window_cpu < COMPUTES * self.window_wall:
-                # at most so much: the process may have been stopped meanwhile, as by Ctrl-Z
+                # capped: the process may have been stopped meanwhile, as by Ctrl-Z
                 self.waiting_left -= min(self.window_wall, 2 * WINDOW)
             self.window_wall = self.window_cpu = 0.0
 
 
 class Clock:
-    """A budget of processor time, used up while it runs, and the patience of which that takes its share."""
+    """A budget of processor time, used up while the clock runs, and the patience that it draws on."""
 
     def __init__(self, cpu_seconds: float, patience: Patience) -> None:
         self.cpu_seconds, self.cpu_left, self.patience = cpu_seconds, cpu_seconds, patience
         self.imports_left = IMPORTS
         self.waited_at: traceback.StackSummary | None = None
-        """Where it was waiting when its patience was over."""
+        """The stack where it was waiting when its patience ran out."""
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -83,10 +83,10 @@ class Clock:
         return self.cpu_left < 0 or self.has_waited or self.patience.wall_left < 0
 
     def look(self, frames: list[FrameType]) -> bool:
-        """Whether the time is over, at the next tick; where the body waits is noted at the first such look.
+        """Tick, and return True if time is up; at the first look after waiting, note where the body waits.
 
-        The import of a library takes no time of an attempt's, and is not cut short: what is left of the library in
-        `sys.modules` would fail in every later check.
+        Importing a library costs an attempt no time and is never cut short: a half-imported library, left in
+        `sys.modules`, would fail in every later check.
         """
         if self.imports_left > 0 and _imports_a_library(frames):
             self.imports_left -= time.process_time() - self.cpu
@@ -98,7 +98,7 @@ class Clock:
         return self.is_over()
 
     def said(self) -> str:
-        """Why it is over, as a clause."""
+        """Return the reason why time is up, as a clause."""
         if self.has_waited:
             return f"waited {self.patience.waiting:.0f} seconds without computing"
         if self.cpu_left < 0:
@@ -112,9 +112,9 @@ def _imports_a_library(frames: list[FrameType]) -> bool:
 
 @contextlib.contextmanager
 def nobody_to_ask() -> Iterator[None]:
-    """Refuse to ask for input in the body, and to stop for a debugger: a check would wait for somebody to type.
+    """Refuse requests for input in the body, and stops for a debugger: a check would wait for somebody to type.
 
-    A notebook's kernel has functions of its own in these places, which are put back.
+    A notebook's kernel replaces these functions by its own; they are put back afterwards.
     """
 
     def refuse(*_arguments: object, **_options: object) -> str:

@@ -1,4 +1,4 @@
-"""What a process gives up before it runs a student's code: seccomp, Landlock and resource limits, by system calls.
+"""Confine a process before it runs a student's code: seccomp, Landlock and resource limits, by system calls.
 
 Each is its own layer, and none needs privileges. `python -m autograder doctor` attacks all of them.
 """
@@ -18,7 +18,7 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 CAPABILITY_VERSION = 0x20080522
 SIGKILL = 9
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
-MS_NOSUID, MS_NODEV, MS_PRIVATE = 2, 4, 0x44000  # private, and so is what is mounted beneath
+MS_NOSUID, MS_NODEV, MS_PRIVATE = 2, 4, 0x44000  # private, with everything mounted below
 
 # Landlock's rights on files, by the ABI that brought them.
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
@@ -41,7 +41,7 @@ def no_new_privileges() -> None:
 
 
 def drop_capabilities() -> None:
-    """Root without its powers: what is left is an ordinary owner of files."""
+    """Drop root's powers: what remains is an ordinary owner of files."""
     for capability in range(64):
         if LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             break
@@ -50,27 +50,27 @@ def drop_capabilities() -> None:
 
 
 def hide_memory() -> None:
-    """No other process of the same user may look into this one."""
+    """Hide this process's memory from other processes of the same user."""
     _checked(LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
 
 
 def show_memory() -> None:
-    """The warm process, and nobody outside of its layers, may see which files this one holds."""
+    """Let the warm process, and nobody outside its layers, see which files this one has open."""
     _checked(LIBC.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")
 
 
 def die_with_parent() -> None:
-    """The kernel kills this process when its parent ends."""
+    """Have the kernel kill this process when its parent ends."""
     _checked(LIBC.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "pdeathsig")
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what the children of this process leave running, so that it can be seen."""
+    """Become the parent of processes that this one's children leave running, so that these can be seen."""
     _checked(LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
 
 
 def limit(what: int, amount: int) -> None:
-    """Set one resource limit, soft and hard; one that is lower already stays."""
+    """Set one resource limit, soft and hard; a limit that is lower already stays."""
     hard = resource.getrlimit(what)[1]
     amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
     resource.setrlimit(what, (amount, amount))
@@ -94,11 +94,11 @@ def limit_resources(*, cpu_seconds: int, memory_bytes: int, file_bytes: int, thr
 
 
 def own_file_system(folder: str, size: int, owner: int) -> bool:
-    """Mount a file system of this size on a folder, for this process and its children alone; whether that is possible.
+    """Mount a file system of this size on a folder for this process and its children; return whether that worked.
 
     Root may, and others where they may have a namespace of users. It is gone with the last process that sees it.
     """
-    pid = os.fork()  # what is refused half-way would leave a process without a user
+    pid = os.fork()  # a refusal half-way would leave a process without a user
     if pid == 0:
         os._exit(0 if _mounted(folder, size, owner) else 1)
     return os.waitpid(pid, 0)[1] == 0 and _mounted(folder, size, owner)
@@ -124,12 +124,12 @@ def _mounted(folder: str, size: int, owner: int) -> bool:
 
 
 def seccomp_works() -> bool:
-    """Whether this machine is one that the filter knows."""
+    """True if the seccomp filter knows this machine."""
     return system_calls.works()
 
 
 def forbid_system_calls() -> None:
-    """No further process, no program, no network, no look at other processes, no mounts; threads and files stay."""
+    """Forbid new processes, programs, network, mounts and looking at other processes; threads and files stay."""
     code = system_calls.program()
     buffer = ctypes.create_string_buffer(code, len(code))
     filter_program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
@@ -137,12 +137,12 @@ def forbid_system_calls() -> None:
 
 
 def landlock_abi() -> int:
-    """The kernel's version of Landlock; 0 without it."""
+    """Return the kernel's version of Landlock; 0 if it has none."""
     return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, 0, 1)))
 
 
 def restrict_files(readable: Iterable[str], writable: Iterable[str], listable: Iterable[str] = ()) -> None:
-    """By Landlock: read and execute beneath `readable`, anything beneath `writable`, names alone in `listable`.
+    """Restrict by Landlock: read and execute under `readable`, anything under `writable`, only names in `listable`.
 
     TCP is refused altogether, and so are signals to processes outside, where the kernel knows of that.
     """

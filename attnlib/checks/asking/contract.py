@@ -1,4 +1,4 @@
-"""What every attempt has to be and to return, whatever the exercise: callable, with its parameters, plain tensors."""
+"""The contract of every attempt, whatever the exercise: callable, with its parameters, returning plain tensors."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,16 +11,16 @@ from torch.nn.parameter import UninitializedParameter
 from .failure import ContractBroken, Reason
 
 LARGEST_RESULT = 10**7
-"""Of how many numbers an output may be: each is copied and compared, and no right answer comes near."""
+"""The most numbers an output may hold: each is copied and compared, and no right answer comes near."""
 
 
 def is_tensor(value: Any) -> bool:
-    """A plain tensor or parameter, with all of its numbers: a subclass could answer the comparison itself."""
+    """True for a plain tensor or parameter with all of its numbers: a subclass could answer the comparison itself."""
     return type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided and not value.is_quantized
 
 
 def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
-    """The result as a tuple of as many plain tensors as are wanted; raises `ContractBroken` for anything else."""
+    """Return the result as a tuple of as many plain tensors as required; raises `ContractBroken` for anything else."""
     within = f"a {type(result).__name__} that holds " if len(wanted) == 1 and isinstance(result, (tuple, list)) else ""
     if len(wanted) == 1 and not within:
         result = (result,)
@@ -40,7 +40,7 @@ def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
 
 
 def require_small(largest: tuple[int, ...] | None, allowed: int) -> None:
-    """Raises `ContractBroken` if the largest tensor that was made has more numbers than are allowed."""
+    """Raises `ContractBroken` if the largest tensor that was made has more numbers than allowed."""
     if largest is None:
         raise ContractBroken("memory", "cannot be measured while torch's profiler is running")
     if (made := math.prod(largest)) > allowed:
@@ -50,7 +50,7 @@ def require_small(largest: tuple[int, ...] | None, allowed: int) -> None:
 
 
 def require_detached(outputs: tuple[Tensor, ...]) -> None:
-    """Raises `ContractBroken` if an output still holds what it was computed from."""
+    """Raises `ContractBroken` if an output still refers to what it was computed from."""
     if any(output.requires_grad for output in outputs):
         details = "it requires a gradient, and so holds the whole pass in memory: `.detach()` it, or compute it under "
         raise ContractBroken(
@@ -78,7 +78,7 @@ def _kind_of(value: Any) -> str:
 
 
 def unfit_reason(kind: str, attempt: Any) -> str | None:
-    """Why the attempt cannot be called at all, as a sentence without its subject; None if it can."""
+    """Return the reason why the attempt can't be called at all, as a sentence without its subject; None if it can."""
     is_class = isinstance(attempt, type)
     if kind == "function" and is_class:
         return f"must be a function, but you passed the class {attempt.__name__}"
@@ -96,7 +96,7 @@ def unfit_reason(kind: str, attempt: Any) -> str | None:
 
 
 def described(value: Any) -> str:
-    """What kind of thing was passed."""
+    """Name the kind of thing that was passed."""
     return str(value) if value is None or value is Ellipsis else f"a value of type {type(value).__name__}"
 
 
@@ -137,7 +137,7 @@ def _require_one_name(wanted: Mapping[str, tuple[int, ...]], module: nn.Module) 
 
 
 def parameters_of(module: nn.Module, wanted: Mapping[str, tuple[int, ...]] | None) -> dict[str, nn.Parameter]:
-    """Each parameter once; one that has several names, such as a tied head's, under that of the contract."""
+    """Return each parameter once; one with several names, such as a tied head's, under the contract's name."""
     named = dict(module.named_parameters(remove_duplicate=False))
     names = {id(named[name]): name for name in reversed([*(wanted or ()), *named]) if name in named}
     return {name: parameter for name, parameter in named.items() if names[id(parameter)] == name}
@@ -171,13 +171,13 @@ def _compare_shapes(
 
 
 def _shared_with(module: nn.Module, name: str, found: Iterable[str]) -> str:
-    """The one of these names that stands for the same parameter as another name; empty if there is none."""
+    """Return the one of these names that belongs to the same parameter as another name; empty if there is none."""
     named = dict(module.named_parameters(remove_duplicate=False))
     return next((other for other in found if named[other] is named.get(name)), "")
 
 
 def _in_its_place(module: nn.Module, name: str) -> Reason:
-    """Why a parameter is missing that the object may well have, but not in a form that a module knows."""
+    """Return the reason why a parameter is missing, such as that the object has it in a form no module recognizes."""
     at: Any = module
     for part in name.split("."):
         at = getattr(at, part, None)

@@ -1,4 +1,4 @@
-"""Why a loop does not end: read in the lines that were running when the time was over; nothing is run for it."""
+"""Explain why a loop doesn't end, from the lines that were running when time ran out; nothing is run for it."""
 
 import ast
 import linecache
@@ -34,7 +34,7 @@ MOST_FRAMES = 20
 
 
 def endless(frames: Sequence[traceback.FrameSummary]) -> str:
-    """The loop among these frames that does not end, and the reason; empty where neither can be told."""
+    """Return the loop among these frames that doesn't end, and the reason; empty if either is unknown."""
     sure: list[str] = []
     unsure: list[str] = []
     for frame in reversed(frames[-MOST_FRAMES:]):
@@ -83,7 +83,7 @@ def _reason(loop: Loop, before: list[ast.stmt]) -> str:
 
 
 def _stays(loop: Loop, test: ast.expr, before: list[ast.stmt]) -> str:
-    """Why the condition of a `while` stays true."""
+    """Explain why the condition of a `while` stays true."""
     asked, names = ast.unparse(test), _names(test)
     if not names & _changed(loop, test):
         return "" if _may_vary(test) else f"{_nothing_changes(names)} so `{asked}` stays true"
@@ -97,7 +97,7 @@ def _stays(loop: Loop, test: ast.expr, before: list[ast.stmt]) -> str:
 
 
 def _of_counter(loop: Loop, name: str, asked: str, way: int, op: type[ast.cmpop], before: list[ast.stmt]) -> str:
-    """Why a number that changes in each round does not end its loop; `way` is the direction in which it has to go."""
+    """Explain why a number that changes in each round doesn't end its loop; `way` is the direction it should go."""
     stores = [n for n in _inside(loop) if isinstance(n, ast.Assign | ast.AugAssign) and _binds(n, name)]
     steps = [_step(n, name) for n in stores]
     for store in stores:
@@ -126,7 +126,7 @@ def _of_counter(loop: Loop, name: str, asked: str, way: int, op: type[ast.cmpop]
 
 
 def _never_comes(loop: Loop, guard: ast.expr | None) -> str:
-    """Why a `break` or a `return` is never reached."""
+    """Explain why a `break` or a `return` is never reached."""
     if guard is None or _may_vary(guard) or _names(guard) & _changed(loop, guard):
         return ""
     return f"{_nothing_changes(_names(guard))} so what its way out asks, `{ast.unparse(guard)}`, stays as it is"
@@ -138,7 +138,7 @@ def _nothing_changes(names: set[str]) -> str:
 
 
 def _ways_out(node: ast.AST, guard: ast.expr | None, inner: bool = False) -> Iterator[ast.expr | None]:
-    """The conditions of what ends a loop; None for one that is not asked for, or that others decide on."""
+    """The conditions that end a loop; None for one that isn't tested here, or that others decide on."""
     for field, value in ast.iter_fields(node):
         asked = node.test if isinstance(node, ast.If) and field != "test" else guard
         for child in value if isinstance(value, list) else [value]:
@@ -151,7 +151,7 @@ def _ways_out(node: ast.AST, guard: ast.expr | None, inner: bool = False) -> Ite
 
 
 def _inside(loop: Loop, *, own: bool = False) -> Iterator[ast.AST]:
-    """What stands in a loop's body; with `own`, not in a loop inside of it."""
+    """Yield the nodes in a loop's body; with `own`, leave out the bodies of loops inside it."""
     left: list[ast.AST] = list(loop.body)
     while left:
         node = left.pop()
@@ -169,7 +169,7 @@ def _names(node: ast.AST) -> set[str]:
 def _changed(loop: Loop, asked: ast.expr) -> set[str]:
     """The variables that a round may change.
 
-    What is compared as it stands is a number, which no function can change that it is handed to; nor does one change
+    A variable that is compared directly is a number, and no function can change one that it gets; nor can it change
     the shape of a tensor, but by an operation in place.
     """
     sides = [asked.left, *asked.comparators] if isinstance(asked, ast.Compare) else []
@@ -196,7 +196,7 @@ def _shaped(node: ast.expr) -> str:
 
 
 def _may_vary(asked: ast.expr) -> bool:
-    """Whether it calls what may answer differently each time."""
+    """True if it calls something that may answer differently each time."""
     return any(_called(n) not in PURE for n in ast.walk(asked) if isinstance(n, ast.Call))
 
 
@@ -216,7 +216,7 @@ def _binds(node: ast.Assign | ast.AugAssign, name: str) -> bool:
 
 
 def _step(node: ast.Assign | ast.AugAssign, name: str) -> float | None:
-    """By how much a statement changes a number; None where it does anything else."""
+    """Return how much a statement adds to a number; None if it does anything else to it."""
     if isinstance(node, ast.AugAssign):
         op, by = node.op, node.value
     elif isinstance(node.value, ast.BinOp) and ast.unparse(node.value.left) == name:

@@ -1,4 +1,4 @@
-"""Why an attempt gave no result, as data: whoever has to know more than its kind asks a field, not a sentence."""
+"""The reason why an attempt gave no result, as data: code that needs details asks a field, not a sentence."""
 
 import re
 import sys
@@ -37,29 +37,29 @@ Reason = Literal[
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 MISSING: tuple[Reason, ...] = ("missing", "in_a_list", "not_a_parameter", "shared")
-"""Of a parameter: it is nowhere, or where no module looks for it, or a tensor that nobody trains, or another one."""
+"""The ways in which a parameter is missing: absent, in a plain list, a tensor nobody trains, or another's."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no result: its kind, and what happened in a clause; of an exception, what it says."""
+    """The reason for having no result: its kind, and a clause on what happened (for an exception, its message)."""
 
     kind: Kind
     text: str
     line: int = 0
-    """The number of the attempt's line, and what is written there; none where the attempt has no line of its own."""
+    """The number of the attempt's line and its source; 0 and empty if the failure is at no line of the attempt."""
     source: str = ""
     own: bool = False
-    """Of an exception: raised by a `raise` or an `assert` of the attempt, not by anything that it calls."""
+    """For an exception: True if a `raise` or an `assert` of the attempt raised it, not something it calls."""
     exception: str = ""
-    """Its name; that of Python's own exception as which it counts, if the learner has made it."""
+    """The exception's name; for a class of the learner's, the name of Python's exception it counts as."""
     reason: Reason = ""
-    """Which promise of the contract was broken, about what is returned, a parameter, or a tensor's size; or that a loop
+    """The broken promise of the contract, about what is returned, a parameter, or a tensor's size; or that a loop
     does not end."""
     details: str = ""
-    """What belongs to it and need not stand in a headline."""
+    """Details that a headline can do without."""
     lacks_name: str = ""
-    """Of a NameError the name that is not defined, of a ModuleNotFoundError the module that is not there."""
+    """For a NameError the undefined name, for a ModuleNotFoundError the missing module."""
     lacks_module: str = ""
 
     @property
@@ -74,14 +74,14 @@ class Failure:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What two failures share that are the same: of exceptions the type, of others the clause."""
+        """The key that equal failures share: for an exception its type, for others the clause."""
         if self.kind == "raised":
             return self.kind, self.exception
         return (self.kind, self.text, self.reason, self.details if self.reason in MISSING else "")
 
 
 class Failed(Exception):
-    """The attempt failed in place of answering."""
+    """Raised instead of a result: the attempt failed."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
@@ -89,7 +89,7 @@ class Failed(Exception):
 
 
 class ContractBroken(Exception):
-    """The attempt broke the exercise's contract: see `Failure` for what is said of it."""
+    """Raised for a broken contract: `Failure` says in which way."""
 
     def __init__(self, kind: Kind, text: str, *, reason: Reason = "", details: str = "") -> None:
         super().__init__(text)
@@ -100,7 +100,7 @@ RAISES = re.compile(r"(^|:)\s*(raise|assert)\b")
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What an exception in the attempt is to be called, and the attempt's line that raised it."""
+    """Return the failure that an exception in the attempt amounts to, with the attempt's line that raised it."""
     (line, source), own = line_of_attempt(error.__traceback__), _raised_itself(error.__traceback__)
     if isinstance(error, NotImplementedError) and (not error.args or own):
         told = "is not written yet: put your code in place of `raise NotImplementedError`"
@@ -130,7 +130,7 @@ def _lacking(error: BaseException) -> str:
 
 
 def _names(error: type[BaseException]) -> tuple[str, str]:
-    """The exception's name; if the learner has made it, that of Python's own as which it counts, and then its name."""
+    """Return the exception's name; for a learner's class, the name of Python's it counts as, and then its own."""
     home = str(getattr(sys.modules.get(error.__module__), "__file__", None))
     if error.__module__ == "builtins" or any(part in home for part in LIBRARIES):
         return error.__name__, ""
@@ -139,22 +139,22 @@ def _names(error: type[BaseException]) -> tuple[str, str]:
 
 
 def _raised_itself(trace: TracebackType | None) -> bool:
-    """Whether the exception was raised by a statement outside of libraries, and not in what that statement calls."""
+    """True if a statement outside of libraries raised the exception itself, rather than something it calls."""
     frames = traceback.extract_tb(trace)
     if not frames or not RAISES.search(frames[-1].line or ""):
         return False
-    home = frames[-1].filename  # a misconception of the course stands in these checks, and raises as a learner would
+    home = frames[-1].filename  # the course's misconceptions are defined here, and raise as a learner would
     return home.startswith(HERE) or not any(part in home for part in LIBRARIES)
 
 
 def line_of_attempt(trace: TracebackType | None) -> tuple[int, str]:
-    """The last line of the learner's own code in a traceback: of a notebook cell, or of a file outside libraries."""
+    """Return the last line of the learner's own code in a traceback, in a notebook cell or a file outside libraries."""
     frame = _own_frame(traceback.extract_tb(trace))
     return (frame.lineno or 0, frame.line.strip()) if frame is not None and frame.line else (0, "")
 
 
 def overtime(clock: Clock, trace: TracebackType | None = None) -> Failure:
-    """The failure of an attempt whose time is over: where it waited if it did nothing else, or why a loop goes on."""
+    """Return the failure of an attempt out of time: where it waited, if it only did that, or why a loop goes on."""
     if clock.has_waited:
         frame = _own_frame(clock.waited_at or [])
         at = f"`{frame.line.strip()}` in line {frame.lineno}" if frame is not None and frame.line else ""

@@ -1,4 +1,4 @@
-"""Inputs that are no tensors, a model, a generator, an iterator: sent as tensors, and made where the attempt lives.
+"""Inputs that aren't tensors (a model, a generator, an iterator), sent as tensors and made where the attempt lives.
 
 A case writes `described(kind, sizes, weights)` for a model, a seed, `{GENERATOR: seed}`, the name of a class of
 torch.optim, `{OPTIMISER: "Adam"}`, or tensors that come one after another, `{BLOCKS: [...]}`; those of `{FLEETING:
@@ -31,7 +31,7 @@ def described(
     hooks: int = 0,
     learns: bool = True,
 ) -> dict[str, Any]:
-    """A model: one of `OWN`, or a class of attnlib by its name; what its constructor gets, and all its weights.
+    """Describe a model: one of `OWN`, or a class of attnlib, by name; its constructor's arguments; and all its weights.
 
     Somebody else's hooks, which do nothing, are on the first so many of its linear layers. One that is not to learn
     must come back without gradients.
@@ -147,7 +147,7 @@ class _ReadOnce(nn.Embedding):
 
 
 class Fleeting:
-    """An iterator of blocks that refuses the next one to whoever still holds three.
+    """An iterator of blocks that refuses the next one to anybody who still holds three.
 
     A loop's variable holds the last block while the next is made, and some begin with the first: two are no mistake.
     """
@@ -174,7 +174,7 @@ OWN: dict[str, type[nn.Module]] = {model.__name__: model for model in MODELS}
 
 
 def made(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs, with objects in place of what describes them; a generator is on their device."""
+    """Return the inputs with objects for their descriptions; a generator is on the inputs' device."""
     devices = {t.device for t in inputs if isinstance(t, Tensor) and t.device.type != "meta"}  # where nothing is drawn
     return tuple(_made(value, *devices) for value in inputs)
 
@@ -206,7 +206,7 @@ def _model(value: Mapping[str, Any]) -> nn.Module:
 
 
 def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
-    """Write into the inputs how each model was left; weights that it no longer has are NaN."""
+    """Write into the inputs how each model was left; weights that it no longer has become NaN."""
     for model, value in zip(objects, inputs, strict=True):
         if isinstance(model, nn.Module):
             left, now = value[MODEL], dict(model.named_parameters())
@@ -221,6 +221,6 @@ def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
 
 
 def _hooks(layer: nn.Module) -> int:
-    """How many hooks a layer has, and whether somebody has put a function in the place of its `forward`."""
+    """The number of hooks a layer has, plus one if its `forward` has been replaced."""
     kinds = (layer._forward_pre_hooks, layer._forward_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return sum(map(len, kinds)) + ("forward" in vars(layer))

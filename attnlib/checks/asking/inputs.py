@@ -1,4 +1,4 @@
-"""The inputs of a call: the attempt's own copies of them, and what has become of these."""
+"""The inputs of a call: the attempt's own copies, and the changes made to them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from .other_device import on_other_device
 
 
 def tensors_in(arguments: Any) -> list[Tensor]:
-    """The tensors among them."""
+    """The tensors among the inputs."""
     return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
 
 
 def values_in(arguments: Any) -> list[Tensor]:
-    """The tensors among them, and numbers and texts as tensors: a cache is two buffers and how many positions."""
+    """Tensors among the inputs, and numbers and texts as tensors: a cache is two buffers and a number of positions."""
     leaves = (leaf for leaf in tree_leaves(arguments) if isinstance(leaf, (Tensor, int, float, str)))
     return [_as_tensor(leaf) for leaf in leaves]
 
@@ -28,16 +28,16 @@ def _as_tensor(leaf: Any) -> Tensor:
 
 
 def form_of(arguments: Any) -> object:
-    """The tuples, lists and dictionaries among them, with their lengths and keys."""
+    """The tuples, lists and dictionaries among the inputs, with their lengths and keys."""
     return tree_flatten(arguments)[1]
 
 
 def copied(inputs: tuple[Any, ...], device: str, earlier: Sequence[Tensor]) -> tuple[Any, ...]:
-    """The inputs in tensors of the attempt's own; in those of an earlier call, where shape, dtype and strides fit.
+    """Copy the inputs into tensors of the attempt's own, reusing an earlier call's where shape, dtype and strides fit.
 
-    So a caller calls again with the same objects, which hold other numbers by then: an answer that is remembered for
-    the object, as `functools.cache` remembers it, is seen to be that of before. All other calls have objects of
-    their own, or else an input that an attempt keeps would be given the numbers of now.
+    So calls repeat with the same objects, which hold other numbers by then: an answer remembered for the object, as by
+    `functools.cache`, is caught with its old value. All other calls get new objects; otherwise an input that an
+    attempt keeps would receive the new numbers.
     """
     free = list(earlier) if device != "meta" else []
     leaves, form = tree_flatten(inputs)
@@ -57,7 +57,7 @@ def _copy(tensor: Tensor, device: str, free: list[Tensor]) -> Tensor:
 
 
 def laid_out_like(tensor: Tensor, device: str) -> Tensor:
-    """A copy with the strides of the original, so that an input meant not to be contiguous stays so."""
+    """Copy with the strides of the original, so that an input meant not to be contiguous stays so."""
     is_elsewhere = device == "meta"
     place = "cpu" if is_elsewhere else device
     copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=place).copy_(tensor)
@@ -65,7 +65,7 @@ def laid_out_like(tensor: Tensor, device: str) -> Tensor:
 
 
 def are_alike(before: Any, after: Any) -> bool:
-    """Whether nothing has changed: the same lists and dictionaries, with the same numbers and texts in them."""
+    """True if nothing has changed: the same lists and dictionaries, holding the same numbers and texts."""
     (leaves, form), (left, form_left) = tree_flatten(before), tree_flatten(after)
     return form == form_left and all(map(_is_same, leaves, left))
 
@@ -77,7 +77,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def have_same_numbers(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have one shape, one dtype and the same numbers, where NaN is the same as NaN."""
+    """True if two tensors have the same shape, dtype and numbers; NaN counts as equal to NaN."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     other = other.detach().to(one.device)

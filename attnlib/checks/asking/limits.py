@@ -1,4 +1,4 @@
-"""What an attempt must not do to the process that judges it: print for ever, or change global state."""
+"""Protect the process that judges an attempt from endless printing and from changes of global state."""
 
 import contextlib
 import io
@@ -35,7 +35,7 @@ def quiet() -> Iterator[BoundedText]:
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[BoundedText]:
-    """Silence the body's warnings; what it prints is its own affair, and is not caught."""
+    """Silence the body's warnings, but not its printing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield BoundedText()
@@ -43,10 +43,10 @@ def without_warnings() -> Iterator[BoundedText]:
 
 @contextlib.contextmanager
 def global_state_kept(seed: int = 0) -> Iterator[None]:
-    """A seed, one thread and gradients in the body; behind it torch's random state, dtype, gradient mode and threads.
+    """Fix a seed, one thread and gradients in the body; then restore random state, dtype, gradient mode and threads.
 
-    On tensors of a few numbers each further thread only waits; and a verdict must depend neither on how many there are
-    nor on a gradient mode that some cell of the notebook has left behind.
+    On tensors of a few numbers each further thread only waits; and a verdict must not depend on how many there are,
+    nor on a gradient mode that a cell of the notebook has left behind.
     """
     dtype, gradient, threads = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""How an exercise is asked, and what an attempt is seen to do on one case."""
+"""The settings of a check, and the record of what an attempt does on one case."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from attnlib.checks.asking.time_limits import TimeLimits
 
 
 class Measured:
-    """A tensor as it is compared with many: on the CPU, in float64, with the size of its largest finite number."""
+    """A tensor prepared for many comparisons: on the CPU, in float64, with the size of its largest finite number."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
@@ -37,16 +37,16 @@ class Measured:
 
 @dataclass
 class Observation:
-    """Everything that a case can tell of an attempt. Two attempts are the same if their observations agree."""
+    """Everything a case reveals of an attempt. Two attempts are the same if their observations agree."""
 
     inputs: tuple[Any, ...] = ()
     outputs: tuple[Tensor, ...] | None = None
     gradients: dict[str, Tensor] | None = None
     connected: bool = True
     mutated: tuple[str, ...] = ()
-    """The names of the inputs that are no longer what they were; of a model, with what has changed of it."""
+    """The names of the inputs that have changed; for a model, with what has changed of it."""
     counted: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """Of the changed inputs that hold numbers beside their tensors, these numbers: the length of a cache."""
+    """For changed inputs that hold numbers beside their tensors: these numbers, such as the length of a cache."""
     place: str = "cpu"
     """The device that the outputs belong on."""
     devices_mixed: bool = False
@@ -58,28 +58,28 @@ class Observation:
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
-        """The outputs, to be compared with those of others: with two hundred misconceptions, if one is to be named."""
+        """The outputs, prepared for many comparisons: with two hundred misconceptions, if one is to be named."""
         return tuple(Measured(t) for t in self.outputs or ())
 
 
 Memory = dict[tuple[object, ...], Observation]
-"""What answers of the course's own did, the reference and the misconceptions: the same each time they are asked."""
+"""Observations of the course's own answers, the reference and the misconceptions: these never change."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """How an exercise is asked: with which numbers, where, for how long, and what is known of the answers."""
+    """The settings of a check: the numbers, the device, the time limits, and what is known of the answers."""
 
     seed: int = 0
     device: str = "cpu"
     limits: TimeLimits | None = None
-    """Those on time; None for this machine's."""
+    """The time limits; None for this machine's."""
     memory: Memory | None = None
-    """What is in it is not asked again; handed to many runs, it keeps what the course's own answers do."""
+    """Observations that aren't made again; shared by many runs, it keeps those of the course's own answers."""
 
     @property
     def anew(self) -> "Asking":
-        """The same without a memory, as a student's attempt has to be asked."""
+        """The same settings without a memory, as a student's attempt needs them."""
         return replace(self, memory=None)
 
 

@@ -1,4 +1,4 @@
-"""What an attempt does on one case: what it returns, its gradients, and what it does to its inputs."""
+"""Observe an attempt on one case: its outputs, its gradients, and its changes to the inputs."""
 
 import inspect
 import math
@@ -25,14 +25,14 @@ def argument_names(function: Any) -> tuple[str, ...]:
 
 
 def input_names(exercise: Exercise) -> tuple[str, ...]:
-    """The names of what the judged call gets: the function's arguments, or those of the module's `forward`."""
+    """The names of the judged call's inputs: the function's arguments, or those of the module's `forward`."""
     if exercise.kind == "module":
         return argument_names(exercise.reference.forward)[1:]
     return argument_names(exercise.reference)
 
 
 def as_attempt(attempt: Any) -> Attempt:
-    """The attempt itself, or the one that is an object of this process: the course's own."""
+    """Return the attempt, wrapped if it is an object of this process, as the course's own answers are."""
     return attempt if isinstance(attempt, Attempt) else Local(attempt, ours=True)
 
 
@@ -68,7 +68,7 @@ def observe(
         _observe(exercise, session, case, (exercise.name, case.name, seed), seen, device=place)
     except Failed as error:
         seen.failure = error.failure
-        if case.raises and case.mutation:  # an error is no excuse for what is left behind
+        if case.raises and case.mutation:  # an error doesn't excuse changed inputs
             try:
                 _note_changes(exercise, case, seen.inputs, session.inputs(), seen)
             except Failed as unseen:
@@ -110,7 +110,7 @@ def _observe(
             numbers = inspect.signature(exercise.reference).bind(*seen.sizes).arguments
             session.keep({name: numbers[name] for name in case.keeps})
         if case.gradient and "dropout" not in argument_names(exercise.reference):
-            session.train(True)  # as whoever takes gradients does: dropout that nobody asked for shows
+            session.train(True)  # as for any training, so that unwanted dropout shows
     seen.place = device if case.probe is None else "cpu"
     ask = partial(_ask, case.probe)
     # the last of them twice: the judged call has the second one's objects, and none that may have been kept before
@@ -122,15 +122,15 @@ def _observe(
     seen.outputs = tuple(t.detach() for t in outputs)
     if session.touched:
         _note_changes(exercise, case, asked.inputs, session.inputs(), seen)
-    elsewhere = any(t.device.type != torch.device(seen.place).type for t in outputs)  # then that alone is what is wrong
+    elsewhere = any(t.device.type != torch.device(seen.place).type for t in outputs)  # then nothing else is compared
     if case.gradient and not elsewhere:
         _note_gradients(exercise, outputs, asked, key, seen)
 
 
 def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """What the probe makes of the outputs; the outputs themselves where their shapes do not even let it.
+    """Return what the probe makes of the outputs, or the outputs themselves if their shapes make the probe fail.
 
-    A probe is on the CPU, where the inputs are drawn, and so are the outputs that it gets of an attempt on a GPU.
+    The probe runs on the CPU, where the inputs are drawn; the outputs of an attempt on a GPU are moved there first.
     """
     if probe is None:
         return asked(*inputs)

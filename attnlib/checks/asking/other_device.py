@@ -1,4 +1,4 @@
-"""A second device on a machine that has none: it shows what an attempt makes on the CPU whatever its inputs are on."""
+"""A second device on a machine that has none: it shows what an attempt makes on the CPU for inputs elsewhere."""
 
 import functools
 import sys
@@ -70,12 +70,12 @@ class _Call:
     def __init__(self) -> None:
         self.met: list[Tensor] = []
         self.holders: dict[int, tuple[Tensor, Tensor]] = {}
-        """By the `id` of numbers: they themselves, and the tensor that has them."""
+        """The tensor with numbers, and the one it stands for, by the `id` of the former."""
         self.storages: Storages = {}
         self.answered_there = True
 
     def numbers_of(self, tensor: Tensor) -> Tensor:
-        """What takes the place of an argument."""
+        """Return the tensor with numbers that stands in for an argument."""
         self.met.append(tensor)
         if not tensor.is_meta:
             return tensor
@@ -85,7 +85,7 @@ class _Call:
         return numbers
 
     def answer(self, result: Tensor) -> Tensor:
-        """What takes the place of a result: an argument that was changed in place is still the same tensor."""
+        """Return the tensor that stands in for a result; for an argument changed in place, that same argument."""
         if (found := self.holders.get(id(result))) is not None:
             return _as_it_is_now(found[1], result)
         if not self.answered_there or any(result is tensor for tensor in self.met):
@@ -94,7 +94,7 @@ class _Call:
 
 
 def _each_tensor(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """An operator's argument or result, a tensor or a list of some, with each tensor changed."""
+    """Apply the change to each tensor in an operator's argument or result."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, list | tuple):
@@ -104,19 +104,19 @@ def _each_tensor(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 @functools.cache
 def _leave_out_of_compilation() -> None:
-    """Where `torch.compile` has made the attempt, it would compile what is between its operators and here as well."""
+    """Keep `torch.compile` from compiling these operators too, as it would for an attempt it has made."""
     import torch._dynamo
 
     OtherDevice.__torch_dispatch__ = torch._dynamo.disable(OtherDevice.__torch_dispatch__)  # type: ignore[method-assign]
 
 
 def on_other_device(tensor: Tensor) -> Tensor:
-    """A tensor on the other device with the numbers of this one, to be made before `OtherDevice` is entered."""
+    """Return a tensor on the other device with the numbers of this one; made before `OtherDevice` is entered."""
     return _on_other(tensor, {})
 
 
 def _numbers_of(handle: Tensor) -> Tensor:
-    """The numbers of a tensor on `meta`; zeros, if it was made where no operator could be seen."""
+    """Return the numbers of a tensor on `meta`; zeros if it was made where no operator could be seen."""
     storage: Any = handle.untyped_storage()
     if not hasattr(storage, "numbers"):
         storage.numbers = torch.zeros(storage.nbytes(), dtype=torch.uint8).untyped_storage()
@@ -125,7 +125,7 @@ def _numbers_of(handle: Tensor) -> Tensor:
 
 
 def _on_other(numbers: Tensor, storages: Storages) -> Tensor:
-    """The tensor on `meta` that has these numbers; views of the same numbers share a storage there, too."""
+    """Return the tensor on `meta` for these numbers; views of the same numbers share a storage there as well."""
     kept = numbers.untyped_storage()
     if kept._cdata not in storages:
         storage: Any = torch.UntypedStorage(kept.nbytes(), device="meta")
@@ -136,7 +136,7 @@ def _on_other(numbers: Tensor, storages: Storages) -> Tensor:
 
 
 def _as_it_is_now(handle: Tensor, numbers: Tensor) -> Tensor:
-    """A tensor that was changed in place: its shape may have changed, too (`unsqueeze_`, `resize_`)."""
+    """Return a tensor after a change in place, which may have changed its shape as well (`unsqueeze_`, `resize_`)."""
     if handle.shape != numbers.shape or handle.stride() != numbers.stride():
         handle.set_(handle.untyped_storage(), numbers.storage_offset(), numbers.shape, numbers.stride())
     return handle

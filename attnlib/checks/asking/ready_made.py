@@ -64,15 +64,15 @@ FAMILIES = {
         "torch's, einops's or NumPy's, and neither is `tensordot`.",
     ),
 }
-ENGINE = "autograd::engine"  # in what torch's profiler notes of each step back
+ENGINE = "autograd::engine"  # in the profiler's name for each step of the backward pass
 ELSEWHERE = (
     *("cupy", "flax", "jax", "jaxlib", "keras", "mlx", "mxnet", "onnxruntime", "paddle"),
     *("scipy", "sklearn", "tensorflow", "tinygrad"),
 )
 """Libraries whose compiled functions have no names by which they could be known: they are not to be imported at all."""
-DATA = "sklearn.datasets."  # what is read of it where it is imported already
+DATA = "sklearn.datasets."  # may be read where sklearn is imported already
 
-BACKWARD = "backward"  # in the name of an operator: what autograd runs, and no way to the result
+BACKWARD = "backward"  # in an operator's name: autograd runs it, and no result comes from it
 
 
 class Elsewhere(MetaPathFinder, Loader):
@@ -105,13 +105,13 @@ def plain(name: str) -> str:
 
 @functools.cache
 def pattern_of(forbidden: tuple[str, ...]) -> re.Pattern[str] | None:
-    """What finds a function of the families among the forbidden names; None if there is none among them."""
+    """Return a pattern for the functions of the families that are forbidden; None if none of them is."""
     found = [FAMILIES[name].pattern for name in forbidden if name in FAMILIES]
     return re.compile("|".join(found)) if found else None
 
 
 def instead(forbidden: Iterable[str]) -> str:
-    """What to use instead, in the student's terms."""
+    """Say what to use instead, in the student's terms."""
     found = [FAMILIES[name].instead for name in forbidden if name in FAMILIES]
     return " ".join(found) or "Here you write what the library has ready-made. Compare with it once yours is right."
 

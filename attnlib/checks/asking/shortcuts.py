@@ -1,4 +1,4 @@
-"""Which forbidden functions the source of an attempt names: read from its syntax tree, nothing is executed."""
+"""Find the forbidden functions that an attempt's source names, from its syntax tree; nothing is executed."""
 
 import ast
 import re
@@ -11,15 +11,15 @@ from torch import Tensor
 from .ready_made import ELSEWHERE, pattern_of, plain
 
 REFERENCES = ("attnlib.checks.exercises", "attnlib.checks.course")
-"""Where the references lie: no answer needs them."""
+"""The modules with the references, which no answer needs."""
 
 LIBRARIES = ("torch.", "numpy.")
-"""Whose functions are known by their names; what those of others do is seen when it runs."""
+"""Libraries whose functions are recognized by name; what other libraries' functions do is seen when they run."""
 
 COMPILED = re.compile(rf"({'|'.join(ELSEWHERE)})\.(?!datasets)")
-"""Their compiled functions neither a name nor the watch can tell; the lessons take data from there, nothing else."""
+"""Libraries whose compiled functions have no names that could be found; lessons only take data from them."""
 
-LOCAL = ""  # a name that the source binds to something of its own: a tensor, for all that is known
+LOCAL = ""  # a name that the source binds itself: possibly to a tensor
 OBJECT = "an object of the attempt"
 
 
@@ -117,7 +117,7 @@ class _Reader:
                 self._visit(node, later)
 
     def _bind(self, node: ast.AST, later: list[Function]) -> None:
-        """What is assigned is read first; an alias of a module or function stands for it from here on."""
+        """Visit the assigned value, then the targets; an alias of a module or function stands for it from here on."""
         value = next(getattr(node, f) for f in ("value", "iter", "context_expr") if hasattr(node, f))
         targets = getattr(node, "targets", [getattr(node, "target", getattr(node, "optional_vars", None))])
         self._visit_all([value], later)

@@ -1,4 +1,4 @@
-"""The source of an attempt that runs in this process, and the shortcuts that stand in it."""
+"""The source of an attempt that runs in this process, and the shortcuts in it."""
 
 import inspect
 import textwrap
@@ -59,7 +59,7 @@ def _methods(attempt: Any) -> set[str]:
 
 
 def _names(function: FunctionType, objects: dict[int, str], reference: Any) -> dict[str, str]:
-    """What the names stand for that the function finds around itself, as far as a forbidden one may be behind them."""
+    """Map the names around the function to what they stand for, where a forbidden function may be behind them."""
     around = inspect.getclosurevars(function)
     found = {}
     for name, value in {**around.globals, **around.nonlocals}.items():
@@ -75,7 +75,7 @@ def _names(function: FunctionType, objects: dict[int, str], reference: Any) -> d
 
 
 def _name_in_library(value: Any) -> str:
-    """The name by which students know a function or a class of a library; empty for all else."""
+    """Return the name by which students know a library's function or class; empty for anything else."""
     if not isinstance(value, (type, FunctionType, BuiltinFunctionType, MethodDescriptorType)):
         return ""
     name = value.__name__

@@ -1,4 +1,4 @@
-"""Which system calls a student's process may make, as a seccomp filter: a list of what is allowed, and nothing else.
+"""The system calls a student's process may make, as a seccomp filter: a list of what is allowed, and nothing else.
 
 Landlock knows nothing of modes, owners and times, of signals (before Linux 6.12), or of truncating (before 6.2). Where
 it is alone, what is not on this list must not be needed to keep a file, or another process, safe.
@@ -67,16 +67,16 @@ FCNTL, IOCTL, PRCTL = (72, 25), (16, 29), (157, 167)
 
 CLONE_THREAD = 0x10000
 FLAGS_OF_A_THREAD = 0x7D0F00
-"""What glibc and musl ask for. CLONE_VFORK is not in it: who waits for such a thread cannot be woken."""
+"""The flags glibc and musl use. CLONE_VFORK is left out: a caller waiting for such a thread can't be woken."""
 O_ACCMODE, O_TRUNC, O_ASYNC = 3, 0x200, 0x2000
 F_SETFL = 4
 FCNTL_COMMANDS = (0, 1, 2, 3, 5, 6, 7, 36, 37, 38, 1030, 1032)
-"""Descriptors, their flags, locks; no owner to be sent a signal, no lease, no notice of what others do."""
+"""Commands for descriptors, their flags and locks; not for signals to an owner, leases or notices."""
 IOCTL_COMMANDS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""Is it a terminal, how large is it, how much is there to read, do not block, close at exec."""
+"""Requests that ask whether it is a terminal, its size, how much there is to read, or set flags of the descriptor."""
 PRCTL_OPTIONS = (2, 3, 15, 16, 21, 23, 29, 30, 39, 0x53564D41)
-"""A thread's name, the names of mappings, and questions; not that it ends with its parent."""
-FIRST_UNKNOWN = 450  # from here on the C library has other ways, if the kernel says that it does not know the call
+"""Options for names of threads and mappings, and for questions; not the one that ends it with its parent."""
+FIRST_UNKNOWN = 450  # from here on the C library falls back if the kernel doesn't know the call
 
 LOAD, AND, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR, KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
@@ -88,7 +88,7 @@ KILLS: Line = (RETURN, 0, 0, KILL_PROCESS)
 
 
 def works() -> bool:
-    """Whether this machine is one that the filter knows."""
+    """True if the filter knows this machine."""
     return platform.system() == "Linux" and platform.machine() in ARCHITECTURES
 
 
@@ -115,7 +115,7 @@ def program() -> bytes:
         (IOCTL, _among(1, IOCTL_COMMANDS, errno.ENOTTY)),
         (PRCTL, _among(0, PRCTL_OPTIONS)),
         (CLONE, _makes_a_thread()),
-        (CLONE3, [(RETURN, 0, 0, ERROR | errno.ENOSYS)]),  # its flags lie in memory; glibc falls back to clone
+        (CLONE3, [(RETURN, 0, 0, ERROR | errno.ENOSYS)]),  # its flags are in memory; glibc falls back to clone
         (KILL, _among(0, [own])),
         (TGKILL, _among(0, [own])),
         (PRLIMIT, _among(0, [0, own])),
@@ -133,7 +133,7 @@ def _argument(place: int) -> Line:
 
 
 def _among(place: int, values: Iterable[int], otherwise: int = errno.EPERM) -> list[Line]:
-    """Allow the call if an argument is one of the values."""
+    """Allow the call if an argument has one of these values."""
     values = list(values)
     tests: list[Line] = [(EQUAL, len(values) - n, 0, value) for n, value in enumerate(values)]
     return [_argument(place), *tests, (RETURN, 0, 0, ERROR | otherwise), ALLOWS]
@@ -145,7 +145,7 @@ def _makes_a_thread() -> list[Line]:
 
 
 def _truncates_only_what_it_writes(place: int) -> list[Line]:
-    """Landlock before Linux 6.2 asks for no right where a file is opened for reading, and emptied."""
+    """Refuse to open a file for reading and empty it at once: Landlock before Linux 6.2 asks for no right there."""
     both = O_TRUNC | O_ACCMODE
     return [_argument(place), (AND, 0, 0, both), (EQUAL, 1, 0, O_TRUNC), (EQUAL, 0, 1, both), REFUSES, ALLOWS]
 

@@ -1,4 +1,4 @@
-"""Every limit of time in one object, with its reason; whoever needs one is handed the object."""
+"""Every time limit in one object, with its reason; code that needs a limit is passed the object."""
 
 import functools
 import math
@@ -22,7 +22,7 @@ class TimeLimits:
     waiting_again: float = 2.0
     """The same for a cell, once another cell of the same notebook has used up its time."""
     check_wall: float = 300.0
-    """A whole visible check, whatever it does: nobody looks at a cell for longer."""
+    """A whole visible check: nobody waits for a cell any longer."""
 
     # The search for the one change that would make an answer right: whether there is a hint, never what the verdict is.
     search_case_cpu: float = 0.5
@@ -32,7 +32,7 @@ class TimeLimits:
     search_wall: float = 60.0
     """The same on a loaded machine."""
     search_waiting: float = 3.0
-    """A search's own process may do nothing: it waits then for what a thread of the notebook held when it began."""
+    """Waiting of a search's own process, as for what a thread of the notebook held when the search began."""
 
     explaining_cpu: float = 10.0
     """Explanations of all rejected answers of one submission that is graded: the next one is not begun."""
@@ -53,9 +53,9 @@ class TimeLimits:
     child_cpu: float = 150.0
     """A child from beginning to end; the kernel ends it."""
     child_waiting: float = 15.0
-    """A child at one time: longer than `waiting`, for the same reason."""
+    """Waiting of a child at one time: longer than `waiting`, for the same reason."""
     child_waiting_in_all: float = 60.0
-    """A child from beginning to end, in naps of any length."""
+    """Waiting of a child from beginning to end, in naps of any length."""
     child_blocked_wall: float = 120.0
     """A child from beginning to end, while it waits for a disk, or in a state from which nothing wakes it."""
     child_wall: float = 1800.0
@@ -63,7 +63,7 @@ class TimeLimits:
 
     # A submission, with all its children.
     submission_cpu: float = 900.0
-    """What all of them may compute and wait: six that use up `child_cpu`, or fifteen that wait."""
+    """Computing and waiting of all children together: six that use up `child_cpu`, or fifteen that wait."""
     submission_wall: float = 5400.0
     """The whole submission: three children that use up `child_wall`. Then it is not graded."""
 
@@ -92,7 +92,7 @@ class TimeLimits:
 
 
 WORK_SECONDS = 0.006
-"""What `_work` took on the machine on which the limits above were chosen, and half as long again."""
+"""Time that `_work` took on the machine for which the limits above were chosen, times 1.5."""
 
 
 def _work() -> int:
@@ -100,9 +100,9 @@ def _work() -> int:
 
 
 def slowness() -> int:
-    """How many times longer than there a known piece of work takes here, at least once: a whole number, rounded up.
+    """Return how many times longer than there a known piece of work takes here: a whole number, rounded up, at least 1.
 
-    The fastest of several turns counts. Whatever else the machine does can only make a turn longer.
+    The fastest of several turns counts: anything else the machine does can only make a turn longer.
     """
     turns = []
     for _ in range(9):

@@ -1,4 +1,4 @@
-"""Which forbidden functions an attempt calls while it runs, and the largest tensor that it makes."""
+"""Record the forbidden functions that an attempt calls while it runs, and the largest tensor it makes."""
 
 import functools
 import importlib
@@ -74,11 +74,11 @@ class Watch:
         self.known: dict[int, tuple[CodeType, str]] = {id(c): (c, name) for c, name in code.items()}
         self.called: list[str] = []
         self.largest: tuple[int, ...] | None = None
-        """The shape of the largest tensor; none where nothing could be observed."""
+        """The shape of the largest tensor; None if nothing could be observed."""
         self.observing = self.is_unhooked = self.is_cut = False
         self.mark = f"watched from here on: {id(self)}"
         self.most_recorded = 0
-        """The most events that were held at one time."""
+        """The most events held at one time."""
         self.thread = threading.get_ident()
         self.elsewhere = Elsewhere()
 
@@ -88,7 +88,7 @@ class Watch:
         if self.pattern is not None:
             sys.meta_path.insert(0, self.elsewhere)
         sys.setprofile(self._on_call)
-        threading.setprofile(self._on_call)  # in the threads that it starts, too
+        threading.setprofile(self._on_call)  # also in threads that it starts
         self._observe()
         return self
 
@@ -110,7 +110,7 @@ class Watch:
                 self._note(name)
 
     def _observe(self) -> None:
-        """Have torch record its operators, unless somebody profiles the check itself."""
+        """Make torch record its operators, unless somebody profiles the check itself."""
         if (self.sizes or self.pattern is not None) and not _autograd._profiler_enabled():
             self.observing = True
             _autograd._enable_profiler_legacy(_settings(self.sizes))
@@ -147,7 +147,7 @@ class Watch:
             self._observe()
 
     def _on_call_of_c(self, frame: FrameType, function: Any) -> None:
-        """NumPy's compiled functions are no operators of torch's, and torch notes nothing of what other threads do."""
+        """Note forbidden NumPy functions, and new threads, which torch's profiler doesn't see."""
         module = getattr(function, "__module__", None)
         if type(module) is not str or self.pattern is None:
             return
@@ -169,7 +169,7 @@ WATCHING: list[Watch] = []
 
 
 def _hook_is_set(event: str, _arguments: tuple[Any, ...]) -> None:
-    """Python says so however `sys.setprofile` is called: the hook itself sees no call that `map` makes."""
+    """Note that the profiling hook was replaced, however it was: the hook itself sees no call that `map` makes."""
     if event == "sys.setprofile" and sys._getframe(1).f_code not in OWN:
         for watch in WATCHING:
             if watch.thread == threading.get_ident():  # a new thread sets its own
@@ -178,11 +178,11 @@ def _hook_is_set(event: str, _arguments: tuple[Any, ...]) -> None:
 
 sys.addaudithook(_hook_is_set)
 NODE = re.compile(r"\w+Backward\d+")
-"""How torch calls one of its own steps back, which can be called without the engine: `y.grad_fn(gradient)`."""
+"""The name of a node of torch's backward graph, which can be called without the engine: `y.grad_fn(gradient)`."""
 
 
 def _starts_for_a_library(frame: FrameType | None) -> bool:
-    """Whether a thread is started by an installed library, such as tqdm, which looks whether a bar moves."""
+    """True if an installed library starts the thread, as tqdm does to see whether a bar moves."""
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("threading", "concurrent"):
         frame = frame.f_back
     return frame is not None and any(part in frame.f_code.co_filename for part in INSTALLED)
@@ -191,21 +191,21 @@ def _starts_for_a_library(frame: FrameType | None) -> bool:
 @functools.cache
 def _settings(sizes: bool) -> Any:
     without = dict.fromkeys(("memory", "stack", "flops", "modules"), False)
-    autograd: Any = torch.autograd  # whose stub exports neither of the two
+    autograd: Any = torch.autograd  # its stub exports neither of the two
     more = _profiler._ExperimentalConfig()
     return autograd.ProfilerConfig(autograd.ProfilerState.CPU, sizes, *without.values(), more)
 
 
 @functools.cache
 def _called_by_operator(name: str, pattern: re.Pattern[str]) -> str | None:
-    if name.startswith(ENGINE) or NODE.fullmatch(name):  # whose step that is does not matter
+    if name.startswith(ENGINE) or NODE.fullmatch(name):  # no matter whose step it is
         name = ENGINE
     found = "::" in name and BACKWARD not in name.lower() and pattern.search(plain(name))
     return operator_called(name) if found else None
 
 
 def _called_in_python(code: CodeType, names: dict[str, Any], pattern: re.Pattern[str] | None) -> str:
-    """The name of a forbidden function of an installed library, as students know it; empty for any other."""
+    """Return the name students know a library's forbidden function by; empty for any other function."""
     if pattern is None or not any(part in code.co_filename for part in INSTALLED) or "/attnlib/" in code.co_filename:
         return ""
     if not code.co_flags & inspect.CO_OPTIMIZED:  # the body of a module or of a class, which is being imported

@@ -1,8 +1,8 @@
-"""Where an attempt may be interrupted: while a function of its own is called, and nowhere else.
+"""Allow interrupts only while a function of the attempt's own is called, and nowhere else.
 
-What a check enters around an attempt, torch's profiler, a mode, streams, it leaves again: both whole, whenever the time
-is over or Ctrl-C is pressed. So neither raises by itself: outside of the calls a tick does nothing, and Ctrl-C waits
-until the next call begins, or until all is left.
+A check sets things up around an attempt, such as torch's profiler, a mode or streams, and undoes them, even when time
+is up or Ctrl-C is pressed. So neither raises by itself: outside of the calls a tick does nothing, and Ctrl-C waits
+until the next call begins, or until everything is undone.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 IMPORTLIB = "<frozen importlib"
-AGAIN = 1.0  # seconds after which Ctrl-C, pressed a second time, raises wherever it comes: something hangs
+AGAIN = 1.0  # seconds after which a second Ctrl-C raises anywhere, as something hangs
 RAISE_IN = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 class Interrupts:
-    """The user's Ctrl-C, as against an attempt that raises KeyboardInterrupt: noted, and raised where that may be."""
+    """The user's Ctrl-C, unlike a KeyboardInterrupt that an attempt raises: noted, and raised where that is allowed."""
 
     def __init__(self) -> None:
         self.pressed_at: float | None = None
@@ -45,7 +45,7 @@ class Interrupts:
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[Interrupts]:
-    """Let Ctrl-C raise in the windows of the body alone, and behind it; in a body within a body nothing is changed."""
+    """Let Ctrl-C raise only in the body's windows, and after the body; a nested use changes nothing."""
     others = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     holder = getattr(others, "__self__", None)
     if isinstance(holder, Interrupts):
@@ -65,15 +65,15 @@ def interrupts_held() -> Iterator[Interrupts]:
 
 
 class Window:
-    """Calls functions that may be interrupted by a clock that is over, or by Ctrl-C."""
+    """Calls functions that may be interrupted when a clock runs out, or by Ctrl-C."""
 
     def __init__(self, clock: Clock, interrupts: Interrupts) -> None:
         self.clock, self.interrupts = clock, interrupts
         self.ident = threading.get_ident()
         self.thread = ctypes.c_ulong(0)
-        """The thread in which to raise, for C to read: 0, which is none, while the window is closed."""
+        """The thread to raise in, as C reads it: 0, which is no thread, while the window is closed."""
         self.is_asked = False
-        """Whether another thread has asked for an exception, which may not have been raised yet."""
+        """True once another thread has asked for an exception, which may not have been raised yet."""
 
     def __call__(self, function: Callable[Given, Result], *given: Given.args, **more: Given.kwargs) -> Result:
         """Call it, with the window open.
@@ -98,7 +98,7 @@ class Window:
         return result
 
     def frames(self, frame: FrameType | None) -> list[FrameType]:
-        """The frames of what the window has called, the last first."""
+        """The frames of what the window has called, the innermost first."""
         found: list[FrameType] = []
         while frame is not None and frame.f_code is not Window.__call__.__code__:
             found.append(frame)
@@ -171,7 +171,7 @@ def _alarm_by_signal(window: Window) -> Iterator[None]:
             # A bare `except:` in the attempt swallows one exception. A trace function on the attempt's frames raises at
             # each further line, those of the handler among them, which the handler does not protect.
             for each in frames:
-                if not each.f_code.co_filename.startswith(IMPORTLIB):  # whose handlers unlock and forget
+                if not each.f_code.co_filename.startswith(IMPORTLIB):  # importlib's handlers unlock and forget
                     each.f_trace = _raise_at_line
             sys.settrace(_trace_no_other_frame)
             raise TimeLimitExceeded
@@ -186,7 +186,7 @@ def _alarm_by_signal(window: Window) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, others)
         sys.settrace(tracer)
-        signal.setitimer(signal.ITIMER_REAL, *left)  # of a check around this one, or of whoever else has set it
+        signal.setitimer(signal.ITIMER_REAL, *left)  # of a check around this one, or any other user of the timer
 
 
 @contextlib.contextmanager

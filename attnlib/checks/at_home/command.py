@@ -10,7 +10,7 @@ COMMANDS = ("lab", "update", "status")
 
 
 def main(arguments: list[str]) -> int | str:
-    """Run one of the commands; its exit status, or what went wrong."""
+    """Run one of the commands; return its exit status, or what went wrong."""
     parser = argparse.ArgumentParser(prog="python -m attnlib")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, what in (

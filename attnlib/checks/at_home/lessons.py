@@ -20,7 +20,7 @@ PORT, OTHER_PORTS = 8888, 50
 BASE, BEFORE = ".as_handed_out", ".before_the_update"
 INSTALL = 'python -m pip install "attnlib[course]"'
 CALLED = "attnlib" if Path(sys.argv[0]).stem == "attnlib" else "python -m attnlib"
-"""By its own name where it was called so: there may be no `python` that knows attnlib, as with uvx."""
+"""The command as it was called: there may be no `python` that knows attnlib, as with uvx."""
 
 
 class CannotOpen(Exception):
@@ -38,7 +38,7 @@ def published() -> Path:
 
 
 def bring(folder: Path) -> list[str]:
-    """Copy the notebooks that are missing; what is there stays as it is. The names of those that came."""
+    """Copy the notebooks that are missing, and return their names; existing ones stay as they are."""
     came, notebooks = [], sorted(published().glob("*.ipynb"))
     if folder.resolve() == published():
         return []
@@ -91,13 +91,13 @@ def update(folder: Path) -> list[str]:
 
 
 def next_lesson() -> str:
-    """The lesson of the first exercise with points that has not passed; the last one where all have."""
+    """Return the lesson of the first exercise with points that hasn't passed; the last lesson if all have."""
     rows = progress().rows
     return next((row.lesson for row in rows if row.most and not row.passed), rows[-1].lesson)
 
 
 def open_lab(folder: Path, options: list[str]) -> int:
-    """Bring what is missing and open JupyterLab at the next lesson; its exit status."""
+    """Copy missing notebooks and open JupyterLab at the next lesson; return its exit status."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise CannotOpen(f"JupyterLab is not installed in this Python. This brings it: {INSTALL}")
     came = bring(folder)
@@ -109,7 +109,7 @@ def open_lab(folder: Path, options: list[str]) -> int:
 
 
 def _on_a_free_port(options: list[str]) -> list[str]:
-    """The port to ask for; none where the learner asks for one."""
+    """Return the options that ask for a free port; none if the learner names one."""
     if any(option.startswith(("--port", "--ServerApp.port", "--sock", "--ServerApp.sock")) for option in options):
         return []
     for port in range(PORT, PORT + OTHER_PORTS):
@@ -138,7 +138,7 @@ def _without_a_display() -> list[str]:
 
 
 def config_path(folder: Path) -> str:
-    """Where Jupyter finds the students' settings, before those of the machine."""
+    """The path on which Jupyter finds the students' settings before those of the machine."""
     return os.pathsep.join(filter(None, [str(folder.resolve() / ".jupyter"), os.environ.get("JUPYTER_CONFIG_PATH")]))
 
 

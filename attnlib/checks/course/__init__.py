@@ -11,7 +11,7 @@ from attnlib.checks.course import places
 from attnlib.checks.exercise import Exercise
 
 OTHERS, FAULTS = places.find(Path(__file__).parent)
-"""The packages with lessons of others, and why some cannot be had."""
+"""The packages with other authors' lessons, and why some can't be loaded."""
 __path__ += [str(package) for package in OTHERS]
 
 
@@ -64,7 +64,7 @@ def find(name: str) -> Exercise:
 
 @functools.cache
 def called(name: str) -> Exercise | None:
-    """The exercise of that name, or None; not all lessons are imported for it, which takes half a second."""
+    """Return the exercise of that name, or None, without importing every lesson, which takes half a second."""
     for lesson in sorted(_lessons(), key=lambda lesson: not _is_written_in(lesson, name)):
         for exercise in _exercises_of(lesson):
             if exercise.name == name:
@@ -80,7 +80,7 @@ def _is_written_in(lesson: str, name: str) -> bool:
 
 
 def lesson_called(name: str) -> str:
-    """The name itself, if there is such a lesson; else a ValueError that says which is near, or which there are."""
+    """Return the name if there is such a lesson; else a ValueError lists near names, or all."""
     lessons = list(dict.fromkeys(exercise.lesson for exercise in exercises().values()))
     if name in lessons:
         return name

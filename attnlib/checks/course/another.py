@@ -20,9 +20,9 @@ class Another:
 
 
 def another(exercise: Exercise) -> Another | None:
-    """The first one in the bank, if it is a function called like its exercise, or a class, and a docstring says why.
+    """Return the bank's first answer, if it is a class or a function named like its exercise, and says why it works.
 
-    Of a class, it is the docstring of `forward`.
+    A class says so in the docstring of `forward`.
     """
     if exercise.kind == "choice":
         return None
@@ -35,7 +35,7 @@ def another(exercise: Exercise) -> Another | None:
 
 
 def _source(function: Any) -> str:
-    """Without its docstring."""
+    """Return the source without its docstring."""
     lines = textwrap.dedent(inspect.getsource(function)).rstrip().split("\n")
     [definition] = ast.parse("\n".join(lines)).body
     assert isinstance(definition, ast.FunctionDef)

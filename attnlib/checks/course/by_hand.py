@@ -1,10 +1,10 @@
-"""What is judged of matrices that a learner writes by hand: what they do, not what is in them."""
+"""Judge matrices that a learner writes by hand by what they do, not by what is in them."""
 
 import torch
 from torch import Tensor
 
 NEAR = 0.1
-"""Softmax never gives a key exactly 0, nor GELU a neuron: a number is right that is closer than this."""
+"""The largest error that counts as right: softmax never gives a key exactly 0, nor GELU a neuron."""
 
 
 def nearly(got: Tensor, wanted: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from attnlib.checks.exercise import Exercise, Misconception
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong answer: the whole program, what it defines, and what is said of it."""
+    """A wrong answer: the whole program, the name it defines, and its explanation."""
 
     told: Misconception
     program: str
@@ -29,19 +29,19 @@ class Wrong:
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenExercise(Exercise):
-    """An exercise that has its right answer and its slips in catalogues, and those of any exercise with tensors.
+    """An exercise whose right answer and slips are in catalogues, together with the slips of any tensor code.
 
-    Nothing is read before somebody asks for its misconceptions: a right answer never does.
+    Nothing is read until somebody asks for its misconceptions, which a right answer never does.
     """
 
     catalogues: tuple[str, ...] = ()
     """Files with lines of several lessons, without `.md`, besides the lesson's own `slips.md`."""
     few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """More such files, which earlier exercises are about, and those of their slips that are worth knowing here, too."""
+    """More such files, written for earlier exercises, with those of their slips that matter here."""
     pairs: tuple[str, ...] = ()
-    """The commonest slips. Any two of them, if both fit, are known together, too: as `one_and_other`."""
+    """The commonest slips. Any two that fit together are also known as a pair: `one_and_other`."""
     without: tuple[str, ...] = ()
-    """Slips, spellings and pairs that are right here, or mean nothing."""
+    """Slips, spellings and pairs that are right here, or meaningless."""
     same: Mapping[str, str] = field(default_factory=dict)
     """Slips and pairs that no case of this exercise can tell from another one."""
 
@@ -50,13 +50,13 @@ class WrittenExercise(Exercise):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Where its slips are written."""
+        """The files its slips are written in."""
         names = f"lesson_{self.lesson[:2]}/slips", *self.catalogues, *self.few
         return tuple(_first_of([Path(place, f"{name}.md") for place in course.__path__]) for name in names)
 
     @cached_property
     def right(self) -> str:
-        """The right answer whose lines go wrong."""
+        """The right answer whose lines are changed."""
         found = [read(file).right[self.name] for file in self.files if self.name in read(file).right]
         if len(found) != 1:
             raise BadCatalogue(f"{self.files[0]}: required is one `# right {self.name}`, found {len(found)}")
@@ -64,16 +64,16 @@ class WrittenExercise(Exercise):
 
     @cached_property
     def programs(self) -> dict[str, str]:
-        """Its wrong programs by the ids of their misconceptions; what goes wrong with any tensors has none."""
+        """Its wrong programs by their misconceptions' ids; the slips of any tensor code have no program."""
         return {wrong.told.id: wrong.program for wrong in self.wrongs}
 
     @cached_property
     def wrongs(self) -> tuple[Wrong, ...]:
-        """Its wrong programs, with what is said of each."""
+        """Its wrong programs, each with its explanation."""
         return tuple(wrong for wrong in self._wrong if self._stays(wrong.told))
 
     def wrong_called(self, id: str) -> Wrong:
-        """The wrong program of this id, for which no other is made if it is a single slip; KeyError without one."""
+        """Return the wrong program of this id, making no other if it is a single slip; KeyError if there is none."""
         for file in self.files:
             for slip in read(file).slips.values():
                 if (id == slip.id or id.startswith(f"{slip.id}_")) and self.has(slip, file):
@@ -86,7 +86,7 @@ class WrittenExercise(Exercise):
         raise KeyError(f"{self.name} has no wrong line called {id!r}")
 
     def why_not(self, slip: WrongLine) -> str:
-        """Why the slip has no place in the right answer, in its first spelling; empty if it has one in any."""
+        """Return the reason why the slip's first spelling doesn't fit the right answer; empty if any spelling fits."""
         reasons = []
         for change in slip.spellings:
             try:
@@ -101,7 +101,7 @@ class WrittenExercise(Exercise):
 
     @cached_property
     def misconceptions(self) -> tuple[Misconception, ...]:
-        """Its slips, in the order of the files; then pairs; then what goes wrong with any tensors."""
+        """Its slips in the order of the files, then pairs, then the slips of any tensor code."""
         if self.kind == "choice":
             letters = read(self.files[0]).letters.get(self.name, {}).values()
             return tuple(replace(_told(slip), implementation=slip.spellings[0]) for slip in letters)
@@ -116,7 +116,7 @@ class WrittenExercise(Exercise):
         return tuple(filter(self._stays, told))
 
     def handled(self, handle: Handle) -> Any:
-        """The right answer, each of whose calls is handled in this way."""
+        """Return the right answer with every call wrapped in this way."""
         return handled(self, made(self.right, self.name), handle)
 
     @cached_property
@@ -145,11 +145,11 @@ class WrittenExercise(Exercise):
         return tuple(found)
 
     def has(self, slip: WrongLine, file: Path) -> bool:
-        """It is one that the exercise wants of the file, should its lines fit."""
+        """True if the exercise wants this slip of the file, provided its lines fit."""
         return slip.id in self.few.get(file.stem, (slip.id,))
 
     def _spelled(self, slip: WrongLine) -> Iterator[Wrong]:
-        """The slip in each spelling that has a place here: `no_scale`, and for another one `no_scale_2`."""
+        """Yield the slip in each spelling that fits here: `no_scale`, and another one as `no_scale_2`."""
         number = 0
         for change in slip.spellings:
             try:
@@ -165,7 +165,7 @@ class WrittenExercise(Exercise):
             yield Wrong(told, program, change, slip.where)
 
     def _both(self, one: WrongLine, other: WrongLine) -> str | None:
-        """The program with both slips, each in its first spelling that fits; None if one takes the other's place."""
+        """Return the program with both slips, each in its first spelling that fits; None if they need the same line."""
         alone = self._first(self.right, other)
         try:
             program = self._first(self._first(self.right, one), other)
@@ -184,7 +184,7 @@ class WrittenExercise(Exercise):
 
 
 def _together(one: Misconception, other: Misconception) -> dict[str, Any]:
-    """What is told of both at once."""
+    """Return the fields of a misconception that is both at once."""
     return {
         "id": f"{one.id}_and_{other.id}",
         "title": f"{one.title}, and {_inside(other.title)}",
@@ -196,7 +196,7 @@ def _together(one: Misconception, other: Misconception) -> dict[str, Any]:
 
 
 def _inside(title: str) -> str:
-    """A title inside a sentence, where a word such as GELU keeps its capitals."""
+    """Return a title as it is written inside a sentence, where a word such as GELU keeps its capitals."""
     first = title.split()[0]
     return title if first[1:] != first[1:].lower() else title[0].lower() + title[1:]
 

@@ -20,7 +20,7 @@ from attnlib.checks.course.lesson_09.exercises import write_with_cache
 from attnlib.colours import colour_lines
 
 PARTS = ("LanguageModel", "train_language_model", "generate", "write_with_cache")
-"""What the learner wrote, and what takes the place of the imports above in the learner's own file."""
+"""The parts the learner wrote, which replace the imports above in the learner's own file."""
 WHOSE: dict[str, str] = {}
 WIDTH, HEADS, DEPTH, LONGEST = 64, 4, 2, 62
 

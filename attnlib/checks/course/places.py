@@ -1,4 +1,4 @@
-"""Where lessons are besides the course's own: in packages of others, which need no fork.
+"""Find lessons besides the course's own: they live in packages by other authors, and need no fork.
 
 A package has folders such as `lesson_20`, written as the course's own are, and perhaps `right` with its bank of right
 answers. It is found by an entry point of the group `attnlib.course` that names the package, or in a folder that
@@ -15,11 +15,11 @@ LESSONS = "lesson_[0-9][0-9]"
 
 
 class BadCourse(ValueError):
-    """Lessons of others that cannot be had; the message says whose, what is required, and what was found."""
+    """Raised for other authors' lessons that can't be loaded; says whose, what is required, and what was found."""
 
 
 def find(own: Path) -> tuple[list[Path], list[str]]:
-    """The packages of others, and a sentence for each that cannot be had; `own` is the course's own folder."""
+    """Return other authors' packages, and a sentence for each that can't be loaded; `own` is the course's folder."""
     found: list[Path] = []
     faults: list[str] = []
     wanted = [(f"{VARIABLE}={name}", name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
@@ -32,7 +32,7 @@ def find(own: Path) -> tuple[list[Path], list[str]]:
             for other in (place for place in (own, *found) if place != package):
                 if both := _lessons(package) & _lessons(other):
                     raise BadCourse(f"{', '.join(sorted(both))} is in {other}, too: a lesson needs a number of its own")
-        except Exception as error:  # whatever a package does while it is looked for
+        except Exception as error:  # a package may do anything while it is looked up
             faults.append(f"{said}: {error if isinstance(error, BadCourse) else f'{type(error).__name__}: {error}'}.")
             continue
         if package not in found:
@@ -49,7 +49,7 @@ def _lessons(package: Path) -> set[str]:
 
 
 def _in_folder(name: str) -> Path:
-    """The one package with lessons in a folder."""
+    """Return the one package with lessons in a folder."""
     folder = Path(name).resolve()
     if not folder.is_dir():
         raise BadCourse("there is no such folder")
@@ -61,7 +61,7 @@ def _in_folder(name: str) -> Path:
 
 
 def _called(name: str) -> Path:
-    """The folder of an installed package, which is not imported."""
+    """Return the folder of an installed package, without importing it."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise BadCourse(f"there is no package {name}")

@@ -1,6 +1,6 @@
-"""What lesson 00 promises of every exercise, and the cases that try it where an exercise declares none of its own.
+"""The promises lesson 00 makes for every exercise, with cases that try them where an exercise declares none.
 
-That inputs are left as they were needs no case here: it is looked at in each of them (`asking.observe`).
+Inputs have to be left as they were, too. That needs no case of its own: `asking.observe` checks it in every case.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from attnlib.checks.exercise import Case, Exercise
 LARGE = 1e3
 """Scores of this size are too large for a softmax that does not subtract the largest."""
 TIMES = {"function": 30.0, "module": 1000.0}
-"""So many times the numbers that a function gets, or the matrices of a module, whose inputs may be normalised first.
+"""Factors on the numbers a function gets, or on a module's matrices, whose inputs may be normalised first.
 
 Scores are then beyond 709, whose exp is larger than any float64. But they are still below the 1e9 that some take for
 infinite: a function may get its matrices as inputs, and a module's scores may grow with one matrix alone.
@@ -26,14 +26,14 @@ infinite: a function may get its matrices as inputs, and a module's scores may g
 
 @dataclass(frozen=True)
 class Promise:
-    """One thing that holds for every exercise."""
+    """One property that holds for every exercise."""
 
     name: str
     is_tried: Callable[[Case], bool]
     change: Mapping[str, Any] | Callable[[Exercise, Case], Mapping[str, Any]]
-    """What makes, of a case, one that tries the promise."""
+    """The changes that make a case try the promise, or a function that returns them."""
     can_try: Callable[[Exercise, Case], bool]
-    """Whether this case can be made one."""
+    """True if the case can be changed to try the promise."""
 
 
 def tensors_of(exercise: Exercise, case: Case) -> list[Tensor]:
@@ -52,7 +52,7 @@ def _is_floating(exercise: Exercise, case: Case) -> bool:
 
 
 def _has_two_axes(exercise: Exercise, case: Case) -> bool:
-    """In a tensor of more than one row and more than one column, the order in memory can be another one."""
+    """True if some tensor has several rows and several columns, so that their order in memory can be swapped."""
     return any(sum(size > 1 for size in t.shape) > 1 for t in tensors_of(exercise, case))
 
 
@@ -96,7 +96,7 @@ PROMISES = (
 
 
 def promised(exercise: Exercise) -> Iterator[Case]:
-    """The cases that try what none of the exercise's own does, each made of the first one that it can be made of."""
+    """Yield cases for the promises that no case of the exercise tries, each made from the first suitable case."""
     part = "robustness" if "robustness" in exercise.parts else next(iter(exercise.parts))
     visible = [case for case in exercise.cases if not (case.hidden or case.raises)]
     visible.sort(key=lambda case: case.probe is not None)  # a probe may call with other inputs than the case's

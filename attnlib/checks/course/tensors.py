@@ -1,6 +1,6 @@
-"""What goes wrong with tensors in any exercise, and does not show: which mistakes it can have follows from its cases.
+"""Silent mistakes with tensors, possible in any exercise; an exercise's cases decide which ones it can have.
 
-A wrong dtype, a gradient that is cut off, a batch of one and their like do show, and `naming.symptoms` names them.
+A wrong dtype, a gradient that is cut off, a batch of one and so on do show, and `naming.symptoms` names them.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""What nearly every exercise shares: the usual cases, and the mistakes that can be made in any code."""
+"""Shared by nearly every exercise: the usual cases, and the mistakes that can be made in any code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,12 +14,12 @@ Sizes = Mapping[str, Any]
 
 
 def wrong(id: str, title: str, explanation: str, implementation: Any, same_as: str | None = None) -> Misconception:
-    """A misconception, written short."""
+    """Make a misconception with few words."""
     return Misconception(id=id, title=title, explanation=explanation, implementation=implementation, same_as=same_as)
 
 
 def as_given(implementation: Any) -> Misconception:
-    """The code of a "find the bug" exercise before it is mended: what it gets wrong is for the student to find."""
+    """The untouched code of a "find the bug" exercise: finding its mistake is left to the student."""
     return Misconception(
         id=AS_GIVEN,
         title="This is still what the given code computes",
@@ -49,9 +49,9 @@ def usual_cases(
     """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, one word, earlier calls, gradients, memory.
 
     `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases;
-    `word` those of sentences of a single word, where they do not follow from the names in `COUNTS`. `magnitude` is the
-    size of what is subtracted on the way to a gradient, where few numbers are left of it. Without `room`, no more words
-    fit than those of `sizes`. No axis has length 0: what is right for a batch of nothing is left open.
+    `word` those of sentences of a single word, if they don't follow from the names in `COUNTS`. `magnitude` is the size
+    of what is subtracted on the way to a gradient, if few digits of it are left. Without `room`, no more words fit than
+    those of `sizes`. No axis has length 0: the right answer for an empty batch is left open.
     """
     inputs = partial(make, **sizes)
     in_float64: dict[str, Any] = {"dtype": torch.float64, "part": "robustness"}
@@ -72,9 +72,9 @@ def usual_cases(
         Case(name="memory that is not contiguous", inputs=inputs, strided=True, part="robustness"),
         Case(name="on another device", inputs=inputs, other_device=True, part="robustness"),
     ]
-    if "b" in sizes:  # what is wrong with the batch must not be taken for what is wrong with another size
+    if "b" in sizes:  # a mistake with the batch must not look like one with another size
         cases.insert(2, Case(name="one entry of the batch", inputs=partial(make, **{**sizes, "b": 1})))
-    if words and room:  # a size that is taken from the notebook, in place of the argument's, shows
+    if words and room:  # reveals a size taken from the notebook and not from the argument
         many = {**sizes, **dict(zip(words, MANY, strict=False))}
         cases.append(Case(name="more words than in the lesson", inputs=partial(make, **many)))
     if gradient:
@@ -90,19 +90,19 @@ def usual_cases(
 
 
 def only_built(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """A probe that never calls the module: what it refuses is refused by the constructor."""
+    """A probe that never calls the module: only the constructor can refuse anything."""
     return inputs[0], inputs[0]
 
 
 def _shortest(sizes: Sizes) -> str:
-    """What inputs are called that are as short as can be: not all of them are sentences."""
+    """Name inputs that are as short as can be: not all of them are sentences."""
     counted = tuple(name for name in COUNTS if name in sizes)
     names = {("b", "n"): "sentences of one word", ("n",): "a single row"}
     return names.get(counted) or ("one query and one key" if "k" in counted else "axes of length 1")
 
 
 def _of_one_word(inputs: Make, word: Make, name: str) -> tuple[Case, Case]:
-    """A kept mask of one entry fits any size, and shows in the numbers in place of an error."""
+    """Reuse a first mask of one entry: it fits any size, so the mistake shows in the numbers and not as an error."""
     return (
         Case(name=name, inputs=word),
         Case(name=f"called before with {name}", inputs=inputs, after=(word,)),
@@ -110,17 +110,17 @@ def _of_one_word(inputs: Make, word: Make, name: str) -> tuple[Case, Case]:
 
 
 COUNTS = ("b", "n", "q", "k")
-"""How many sentences and words there are: what may differ from one call of a module to the next."""
+"""The numbers of sentences and words, which may differ from one call of a module to the next."""
 
 
 MANY = (37, 41, 43)
-"""More words than any sentence that a lesson has computed with before an exercise; each count another prime."""
+"""More words than any sentence a lesson has computed with before an exercise; each count is another prime."""
 
 
 def _other_sizes(sizes: Sizes, unlike: Sequence[Sizes]) -> list[Sizes]:
     """Sizes of earlier calls: fewer words, then each count larger by itself; `unlike` where nothing is counted.
 
-    What is kept from the first call is too small then, and what is kept from the last is too large.
+    A value kept from the first call is too small then, and one kept from the last is too large.
     """
     counted = [name for name in COUNTS if name in sizes]
     fewer = {name: max(1, sizes[name] - 2) for name in counted if name != "b"}

@@ -1,4 +1,4 @@
-"""A slip is a wrong line: the right answer is plain source, and a slip says what stands in place of one of its lines.
+"""Slips as wrong lines: the right answer is plain source, and a slip replaces one of its lines.
 
 A catalogue is a Markdown file. Under `# right NAME` stands a right answer to the exercise of that name, indented; under
 `# given NAME` the code of a "find the bug" exercise; under `# question NAME`, up to the next heading of this size, the
@@ -39,26 +39,26 @@ import attnlib
 from attnlib.checks import course
 
 WORLD = {"torch": torch, "F": F, "math": math, "nn": nn, "einops": einops, "attnlib": attnlib, **vars(builtins)}
-"""What a right answer may use without binding it."""
+"""The names that a right answer may use without binding them."""
 
 
 class BadCatalogue(ValueError):
-    """What is written in a catalogue cannot be meant; the message begins with file and line."""
+    """Raised for a catalogue that can't be meant as written; the message begins with file and line."""
 
 
 class NoPlace(Exception):
-    """The right answer has no such line, or does not bind a name that the wrong line reads."""
+    """Raised if the right answer has no such line, or doesn't bind a name that the wrong line reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrongLine:
-    """A slip, as the catalogue has it."""
+    """A slip as written in the catalogue."""
 
     id: str
     title: str
     explanation: str
     spellings: tuple[str, ...]
-    """Changes of a right answer; the second and all others do the same mistake in other words."""
+    """Changes of a right answer; the second and later ones make the same mistake in other words."""
     where: str
     """File and line of its heading."""
     thread: str = ""
@@ -67,14 +67,14 @@ class WrongLine:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What one file holds: code by its exercise, slips by their id, and wrong letters by their question."""
+    """The contents of one file: code by its exercise, slips by their id, and wrong letters by their question."""
 
     right: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
     slips: Mapping[str, WrongLine] = field(default_factory=dict)
     letters: Mapping[str, Mapping[str, WrongLine]] = field(default_factory=dict)
     texts: Mapping[str, WrongLine] = field(default_factory=dict)
-    """Slips without a line, for those of lessons that have their text from here."""
+    """Slips without a line, for lessons that take only their text from here."""
 
 
 HEADING = re.compile(r"^(?=#{1,3} )", re.MULTILINE)
@@ -84,7 +84,7 @@ TOP = re.compile(r"# (?:(right|given|question) (\w+)|texts)")
 
 @functools.cache
 def read(path: Path) -> Catalogue:
-    """The catalogue in a file of `course/`; `BadCatalogue` says where it is not one."""
+    """Read the catalogue in a file of `course/`; `BadCatalogue` says where it is malformed."""
     code: dict[str, dict[str, str]] = {"right": {}, "given": {}}
     slips: dict[str, WrongLine] = {}
     texts: dict[str, WrongLine] = {}
@@ -244,7 +244,7 @@ def _with_lines(source: str, block: str, where: str) -> str:
 
 
 def _assigned(statement: ast.stmt) -> str:
-    """What a line is known by: what it assigns, or that it returns."""
+    """Return a line's key: the target that it assigns, or "return"."""
     if isinstance(statement, ast.Assign):
         return ast.unparse(statement.targets[0])
     if isinstance(statement, ast.AugAssign):
@@ -253,7 +253,7 @@ def _assigned(statement: ast.stmt) -> str:
 
 
 def made(source: str, name: str) -> Any:
-    """What the source defines under this name; NoPlace if it reads a name that nothing binds."""
+    """Run the source and return what it defines under this name; NoPlace if it reads a name that nothing binds."""
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
     bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

@@ -1,1 +1,1 @@
-"""Which mistake it is: a misconception of the course, a symptom, a trait, or the one change that mends it."""
+"""Naming a mistake: a misconception of the course, a symptom, a trait, or the one change that fixes it."""

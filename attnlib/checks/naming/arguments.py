@@ -1,4 +1,4 @@
-"""Arguments that an answer never reads, and layers: whether it may do so, and what that explains."""
+"""Arguments and layers that an answer never uses: whether it may leave them out, and what that explains."""
 
 import ast
 import contextlib
@@ -19,7 +19,7 @@ def arguments_of(function: ast.FunctionDef) -> list[str]:
 
 
 def unread_arguments(exercise: Exercise, function: ast.FunctionDef) -> list[str]:
-    """Those that it never reads, though a right answer has to; none of a function that is not written yet."""
+    """Return the arguments it never reads, though a right answer has to; none for a function that isn't written yet."""
     read = names_read(function) | {"self"}
     if is_unwritten(function) or read & {"locals", "vars", "eval"}:
         return []
@@ -28,9 +28,9 @@ def unread_arguments(exercise: Exercise, function: ast.FunctionDef) -> list[str]
 
 
 def may_be_left_out(exercise: Exercise, place: int) -> bool:
-    """Whether a right function can do without the argument.
+    """True if a right function can do without the argument.
 
-    The contract has none in this place, or the reference does not read it, or the others leave it no choice.
+    The contract has no argument here, or the reference doesn't read it, or the other arguments determine it.
     """
     code = getattr(inspect.unwrap(exercise.reference), "__code__", None)
     if code is None or exercise.kind != "function":
@@ -42,7 +42,7 @@ def may_be_left_out(exercise: Exercise, place: int) -> bool:
 
 
 def _follows_from_the_others(exercise: Exercise, place: int) -> bool:
-    """Whether the reference refuses any other number for it."""
+    """True if the reference refuses every other number for it."""
     for case in (c for c in exercise.cases if not c.raises):
         inputs = case.inputs(Draw(exercise.name, dtype=case.dtype))
         if place >= len(inputs) or type(inputs[place]) is not int:
@@ -55,7 +55,7 @@ def _follows_from_the_others(exercise: Exercise, place: int) -> bool:
 
 
 def not_given(exercise: Exercise, wrong: Sequence[Case], place: int, it: str, its: str) -> str:
-    """That the first of the wrong cases leaves out the argument of this place, so that there is more to say."""
+    """Say that the first wrong case doesn't pass this argument, so that there is more to explain; else empty."""
     case = next((c for c in wrong if not c.raises), None)
     if case is None or exercise.kind != "function":
         return ""
@@ -75,7 +75,7 @@ def layers_in(exercise: Exercise, case: Case) -> set[str]:
 
 
 def made_elsewhere(exercise: Exercise, wrong: Sequence[Case], name: str) -> str | None:
-    """That the first of the wrong cases does without this layer; empty if it has it, None if all of them do without."""
+    """Say that the first wrong case lacks this layer; empty if it has it, None if all wrong cases lack it."""
     built = [layers_in(exercise, case) for case in exercise.cases if not case.raises]
     lacking = [name not in layers_in(exercise, case) for case in wrong if not case.raises]
     if not any(name in layers for layers in built) or True not in lacking[:1]:

@@ -1,4 +1,4 @@
-"""Which misconception an attempt shows: the one that does the same as the attempt on every case."""
+"""Find the misconception an attempt shows: the one that does the same as the attempt on every case."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Aspect, first_difference
 from attnlib.checks.trial.trial import Trial
 
-MOST_NOT_EXPLAINED = 3  # cases and parts: more would not be read
+MOST_NOT_EXPLAINED = 3  # cases and parts: nobody would read more
 
 
 @dataclass
@@ -41,12 +41,12 @@ def diagnose(
     failed = [t for t in trials if t.difference is not None]
     if not failed:
         return []
-    telling = [t for t in failed if not t.case.other_device] or failed  # there, nothing is compared but devices
+    telling = [t for t in failed if not t.case.other_device] or failed  # those only compare devices
     aspect = min((t.difference.aspect for t in telling if t.difference), key=ASPECTS.index)
     # a wrong dtype explains no gradient that is cut off; wrong values may, and what keeps an answer keeps none for it
     up_to: Aspect = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
     if any(t.difference and t.difference.aspect == "mutation" for t in telling):
-        up_to = max(up_to, "mutation", key=ASPECTS.index)  # there all numbers are right: none explains a changed input
+        up_to = max(up_to, "mutation", key=ASPECTS.index)  # then all numbers are right: none explains a changed input
     rivals = [Rival(m) for m in exercise.misconceptions if not (m.unless and re.search(m.unless, source))]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
@@ -54,7 +54,7 @@ def diagnose(
     # a tensor made on the CPU is a mistake of its own
     compared = [t for t in order if telling is failed or not (t.case.other_device and t.difference)]
     in_part = [t for t in compared if t.case.part == first_part or _has_right_numbers(t)]
-    without_errors = [t for t in order if t.got.failure is None]  # two ways of being wrong the same way may fail apart
+    without_errors = [t for t in order if t.got.failure is None]  # the same mistake may fail in two ways
     for chosen in (order, in_part, without_errors):
         if all(t.difference is None for t in chosen):
             continue
@@ -63,7 +63,7 @@ def diagnose(
             raising = [t for t in telling if t.got.failure is not None and not t.case.hidden]
             agreeing = [r for r in agreeing if _raises_too(exercise, r, raising, asking)]
         names = {r.misconception.same_as or r.misconception.id for r in agreeing}
-        if len(names) > 1:  # several fail with an error of the same type: what it says tells them apart
+        if len(names) > 1:  # several fail with the same type of error: the message tells them apart
             agreeing = _without_more([r for r in agreeing if _same_words(r, chosen)])
             names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, asking, up_to):
@@ -76,7 +76,7 @@ def diagnose(
 
 
 def _without_more(agreeing: Sequence[Rival]) -> list[Rival]:
-    """Of a mistake and pairs with it, the mistake alone: what would come with it does not show in these cases."""
+    """If a mistake and pairs with it all agree, keep the mistake alone: its partners don't show in these cases."""
     names = {r.misconception.same_as or r.misconception.id: r.misconception.both for r in agreeing}
     in_all = {name for name in names if all(name in (other, *both) for other, both in names.items())}
     return [r for r in agreeing if not in_all or (r.misconception.same_as or r.misconception.id) in in_all]
@@ -85,13 +85,13 @@ def _without_more(agreeing: Sequence[Rival]) -> list[Rival]:
 def _not_explained(
     exercise: Exercise, alike: Sequence[Rival], failed: Sequence[Trial], asking: Asking
 ) -> list[Misconception]:
-    """What would be right if the misconception, in any of its forms, were all that is wrong.
+    """Find what is wrong besides the misconception, in any of its forms.
 
-    A part, or single cases where the misconception explains the others of their part, or an input that is changed.
+    That is a part, or single cases whose part it explains otherwise, or an input that is changed.
     """
     seen = [t for t in failed if not t.case.hidden]
     theirs = {t.case.name: [_seen(exercise, rival, t.case, asking) for rival in alike] for t in seen}
-    # what is left behind after one call, a hook, say, is left behind after any other by the same mistake
+    # whatever one call leaves behind, such as a hook, the same mistake leaves behind after any call
     known = {name for observed in theirs.values() for s in observed for name in s.mutated}
     left: list[Trial] = []
     changed: dict[str, None] = {}
@@ -133,7 +133,7 @@ def not_explained(
 
 
 def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Failed cases first: they tell most, and fewer rivals are left for the others, among them those of several calls.
+    """Sort failed cases first: they tell the most, and leave fewer rivals for the rest, such as cases of several calls.
 
     But a call that is watched costs as much as several others. Where nothing else failed, a case in float64 comes
     before it: most rivals are wrong there.
@@ -173,7 +173,7 @@ def _has_right_numbers(trial: Trial) -> bool:
 
 
 def _own_error_too(trial: Trial, rival: Rival) -> bool:
-    """Whether both raise a wrong error themselves, or both leave it to what they call, where one is asked for."""
+    """True if both raise a wrong error themselves or both leave it to what they call; also if no error is asked for."""
     mine, theirs = rival.seen[trial.case.name].failure, trial.got.failure
     return not trial.case.raises or trial.difference is None or mine is None or theirs is None or mine.own == theirs.own
 
@@ -187,9 +187,9 @@ def _shows_a_value(trials: Sequence[Trial]) -> bool:
 
 
 def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
-    """Where an attempt is wrong only by raising, the messages have to agree, too: a type of exception says too little.
+    """True if the messages agree as well, for an attempt that is wrong only by raising: the type alone says too little.
 
-    Not so on another device; nor, if anything is right, where an error is asked for or the attempt raises its own.
+    Other devices are left out, and so, if anything is right, are errors asked for and the attempt's own errors.
     """
     some_right = any(t.got.failure is None and t.difference is None and not t.case.other_device for t in trials)
     for trial in trials:
@@ -205,9 +205,9 @@ def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
 
 
 def _words(failure: Failure) -> str:
-    """What an error says, without the names that a learner gave: to a function, `mine() got …`, or to parameters."""
+    """Return an error's words without the names a learner chose, of functions (`mine() got …`) or parameters."""
     said = failure.key if failure.kind in ("parameters", "memory") else (failure.error, failure.details)
-    return re.sub(r"[\w.<>]+\(\)", "()", " ".join(said))  # as Python puts it
+    return re.sub(r"[\w.<>]+\(\)", "()", " ".join(said))  # as in Python's messages
 
 
 def _stands_apart(

@@ -105,7 +105,7 @@ def _misspelt(name: str, known: Iterable[str], owner: str = "") -> Misconception
 
 
 def replaced(id: str, title: str) -> Misconception:
-    """A symptom under a title that names what it was found in."""
+    """Return a symptom under a title that names where it was found."""
     return replace(SYMPTOMS[id], title=title)
 
 
@@ -283,12 +283,12 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (r"IndexError", _symptom("index_out_of_range")),
 )
-"""What an exception says, and what it means; the first that fits."""
+"""Patterns of exceptions, each with its explanation; the first that fits counts."""
 
 
 def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None = None) -> Misconception | None:
-    """The meaning of the error in which the first wrong case ends, and all others that end in one."""
-    # where an input is changed, say, an exception may be asked for
+    """Explain the exception that the first wrong case raises, if all others raised have the same explanation."""
+    # where an input is changed, for example, an exception may be required
     wrong = [t for t in visibly_wrong(trials) if t.difference is not None and t.difference.aspect != "mutation"]
     raised = [t.got.failure for t in wrong if t.got.failure is not None and t.got.failure.kind == "raised"]
     if not raised or wrong[0].got.failure is not raised[0] or any(f.own for f in raised):

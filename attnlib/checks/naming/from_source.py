@@ -1,7 +1,7 @@
-"""What an answer's own source tells of its mistake: slips that can be read in it, and the one change it needs.
+"""Findings from an answer's own source: slips that can be read in it, and the one change it needs.
 
-The answer may live in another process, which then tells it in JSON's types: words for the answer's own author, under
-names and headings that are the course's.
+The answer may live in another process. That process sends its findings in JSON's types: words for the answer's own
+author, under the course's own names and headings.
 """
 
 import ast
@@ -32,13 +32,13 @@ READ = {
     "layer_not_used": "A layer that is made and never used",
     "variable_not_used": "A variable that is computed and never used",
 }
-"""What `read` finds: the ids, and the titles under which another process may tell of it."""
+"""The ids of what `read` finds, with the titles under which another process may report it."""
 MOST_FOUND, LONGEST = 3, 1000
 
 
 @dataclass(frozen=True)
 class FromSource:
-    """`certain` findings explain a wrong result by themselves, `hints` may or may not; one `change` would mend it."""
+    """`certain` findings explain a wrong result by themselves, `hints` may or may not; one `change` would fix it."""
 
     certain: tuple[Misconception, ...] = ()
     change: Misconception | None = None
@@ -56,7 +56,7 @@ class FromSource:
 
 
 def from_record(told: Any) -> FromSource:
-    """The findings that another process tells, as far as they have the form of findings."""
+    """Read the findings that another process sent, as far as they are well formed."""
     told = told if isinstance(told, dict) else {}
     certain, change, hints = (_believed(told.get(group)) for group in ("certain", "change", "hints"))
     is_read = {finding.id: finding.id in READ for finding in (*certain, *hints)}
@@ -95,7 +95,7 @@ def text_of(attempt: Any) -> str:
 
 
 def read_source(exercise: Exercise, attempt: Any, trials: Sequence[Trial]) -> Read | None:
-    """What can be read in the source; None where there is none, or far too much of it."""
+    """Read the slips in the source; None if there is no source, or far too much of it."""
     written = source_of(attempt)
     if written is None or written.is_long():
         return None
@@ -111,13 +111,13 @@ def from_source(
     *,
     confined: bool = False,
 ) -> FromSource:
-    """All that the source tells, after `read_source` has `found` what can be read in it."""
-    from attnlib.checks.naming.one_change.search import one_change  # a right answer needs nothing of it
+    """Return all findings from the source, after `read_source` has `found` the slips that can be read in it."""
+    from attnlib.checks.naming.one_change.search import one_change  # imported late: a right answer never needs it
 
     change = one_change(exercise, attempt, trials, asking, confined=confined)
     if found is None:
         return FromSource(change=change)
     unread = tuple(hint for hint in found.hints if hint.id == "argument_not_used")
     if change is not None and change.id == "one_change_variable" and len(unread) == 1:
-        return FromSource(found.certain or unread, names=found.names)  # of several equal numbers, any one would do
+        return FromSource(found.certain or unread, names=found.names)  # changing any of several equal numbers would do
     return FromSource(found.certain, change, () if found.certain else found.hints, found.names)

@@ -26,18 +26,18 @@ class Trait:
     has: Callable[[Trial], bool]
     shown: Callable[[Trial], bool]
     axes: tuple[str, ...] = ()
-    """Of inputs with other numbers of axes: those for which the answer is right, and those for which it is wrong."""
+    """For inputs with other numbers of axes: those for which the answer is right, and those for which it is wrong."""
     of_sizes: bool = False
-    """Blames the sizes of the inputs; any other size could then be to blame as well."""
+    """True if it blames the sizes of the inputs; any other size could then be to blame as well."""
     brings: str = ""
     """The trait that follows from this one, and is no second mistake."""
     argument: str = ""
-    """Of an argument that is right with one value only: its name; `axes` has what the title is filled with."""
+    """The name of an argument that is right with one value only; `axes` then fills in the title."""
 
 
 @dataclass(frozen=True)
 class Isolated:
-    """All that is off: one trait or two, one graded part, or some of the outputs. Empty if nothing can be isolated."""
+    """Everything that is wrong: one or two traits, one graded part, or some outputs. Empty if nothing is isolated."""
 
     traits: tuple[Trait, ...] = ()
     part: str = ""
@@ -46,12 +46,12 @@ class Isolated:
 
     @property
     def names(self) -> tuple[object, ...]:
-        """What is off, without the words."""
+        """The traits, the part and the outputs by name, without the words."""
         return *(trait.id for trait in self.traits), self.part, self.right, self.wrong
 
 
 def isolate(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
-    """The one explanation of which visible cases are wrong, if it holds for the grader's own cases, too."""
+    """Return the one explanation of which visible cases are wrong, if it also holds for the grader's own cases."""
     visible = [t for t in trials if not t.case.hidden]
     found = _explain(exercise, visible)
     return found if len(visible) == len(trials) or found.names == _explain(exercise, trials).names else Isolated()
@@ -82,7 +82,7 @@ def _common_traits(exercise: Exercise, trials: Sequence[Trial]) -> tuple[Trait, 
         (one, other)
         for (one, a), (other, b) in combinations(blamed, 2)
         if a | b == wrong
-        and not (one.argument and other.argument)  # two numbers that happen to be those of the right cases
+        and not (one.argument and other.argument)  # two arguments whose values fit by coincidence
         and not (_is_confusable(exercise, one, trials) or _is_confusable(exercise, other, trials))
     ]
     if len(pairs) != 1:
@@ -91,9 +91,9 @@ def _common_traits(exercise: Exercise, trials: Sequence[Trial]) -> tuple[Trait, 
 
 
 def _is_confusable(exercise: Exercise, trait: Trait, trials: Sequence[Trial]) -> bool:
-    """Whether the same cases have something else in common, so that nobody could say which of the two it is."""
+    """True if the same cases have something else in common, so that nobody could tell which of the two is to blame."""
     if trait.shown is not values_wrong:
-        return False  # what is wrong in them says which it is
+        return False  # the kind of error tells them apart
     with_values = [t for t in trials if not t.case.other_device and not t.case.raises]
     cases = _where(with_values, trait.has)
     rest = [other for other in traits(exercise, trials) if other.id != trait.id]
@@ -135,7 +135,7 @@ def _named_sizes(exercise: Exercise, trial: Trial) -> dict[str, object]:
 
 
 def _arguments(exercise: Exercise, trial: Trial) -> list[tuple[str, object]]:
-    """What the answer got, by the contract's names: of a module what its constructor got, and then the call."""
+    """Return the arguments by the contract's names: for a module the constructor's, then the call's."""
     sizes = argument_names(exercise.reference) if exercise.kind == "module" else ()
     inputs = zip(input_names(exercise), trial.expected.inputs, strict=False)
     return [*zip(sizes, trial.expected.sizes, strict=False), *inputs]
@@ -146,7 +146,7 @@ def _tensors(trial: Trial) -> list[Tensor]:
 
 
 def _earlier(trial: Trial) -> set[str]:
-    """What the calls before the judged one had."""
+    """Describe the calls before the judged one: with a mask, of the same sizes, of other sizes."""
     shapes = [[t.shape for t in tree_leaves(make(Draw())) if isinstance(t, Tensor)] for make in trial.case.after]
     judged = [t.shape for t in _tensors(trial)]
     more = {"a mask" for earlier in shapes if len(earlier) > len(judged)}
@@ -171,7 +171,7 @@ def _values_compared(trial: Trial) -> bool:
 
 
 def values_wrong(trial: Trial) -> bool:
-    """Whether the numbers themselves are wrong, and not only gradients or inputs changed in place."""
+    """True if the numbers themselves are wrong, and not only gradients or inputs changed in place."""
     return trial.difference is not None and trial.difference.aspect not in ("mutation", "gradient")
 
 
@@ -220,7 +220,7 @@ def _of_axes(trials: Sequence[Trial]) -> Iterator[Trait]:
             ("not_for_one_number_of_axes", lambda t, n=n: _axes(t) == n, (others, str(n))),
         ):
             if len(numbers) == 2 and n == numbers[1]:
-                continue  # the same two sentences once more
+                continue  # that would repeat the same two sentences
             yield _of_values(name, has, axes, of_sizes=True)
 
 
@@ -244,7 +244,7 @@ def _numbers_given(exercise: Exercise, trial: Trial) -> dict[str, int]:
 
 
 def _by_output(exercise: Exercise, wrong: Sequence[Trial]) -> Isolated:
-    """Of several outputs, those that are right wherever another one is not."""
+    """Split several outputs into those that are right in every wrong case and the others."""
     compared = all(t.difference is not None and t.difference.aspect in ("shape", "values") for t in wrong)
     if len(exercise.outputs) == 1 or not wrong or not compared:
         return Isolated()

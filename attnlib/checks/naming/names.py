@@ -1,4 +1,4 @@
-"""All that a diagnosis may name, by its id."""
+"""Everything a diagnosis may name, by its id."""
 
 from dataclasses import replace
 

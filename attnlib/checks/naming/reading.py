@@ -37,10 +37,10 @@ class Read:
     hints: tuple[Misconception, ...]
     names: Names
     unread: frozenset[str] = frozenset()
-    """The arguments of which a hint says that they are never used."""
+    """The arguments that a hint calls unused."""
 
     def beside(self, known: Misconception) -> tuple[Misconception, ...]:
-        """The hints at arguments that are never used, and of which the known mistake does not speak."""
+        """Return the hints at unused arguments that the known mistake doesn't mention."""
         said = set(re.findall(r"\w+", f"{known.title} {known.explanation}"))
         unsaid = any(not {name, *name.split("_")} & said for name in self.unread)
         return tuple(h for h in self.hints if h.id == "argument_not_used") if unsaid else ()
@@ -63,7 +63,7 @@ def _finding(id: str, title: str, explanation: str) -> Misconception:
 
 
 class _Slips:
-    """The answer's own functions and classes, and what its names stand for."""
+    """Reads the answer's own functions and classes, with the values of its names."""
 
     def __init__(self, exercise: Exercise, written: Written, wrong: Sequence[Case] = ()) -> None:
         self.exercise, self.written, self.wrong = exercise, written, wrong
@@ -118,7 +118,7 @@ class _Slips:
         own = {n.id for n in ast.walk(self.written.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         own |= {n.arg for n in ast.walk(self.written.tree) if isinstance(n, ast.arg)} | self.written.beside
         own |= {function.name for function in self.functions}
-        constants = any(True for _ in self.unread_arguments())  # one of the lesson's may have taken the place
+        constants = any(True for _ in self.unread_arguments())  # one of the lesson's may have replaced it
         read: dict[str, ast.Name] = {}
         for function in self.functions:
             for node in (n for statement in function.body for n in ast.walk(statement)):
@@ -150,7 +150,7 @@ class _Slips:
         )
 
     def _arguments(self) -> list[ast.arg]:
-        """Those of the judged call, as the attempt names them."""
+        """The arguments of the judged call, as the attempt names them."""
         wanted = "forward" if self.exercise.kind == "module" else self.written.name
         found = [f for f in self.functions if f.name == wanted]
         return [a for a in found[-1].args.args if a.arg != "self"] if found else []
@@ -214,7 +214,7 @@ class _Slips:
         return lost
 
     def kept_in_a_default(self) -> Iterator[Misconception]:
-        """A list or a dictionary that is an argument's default, and that is filled."""
+        """Find a list or dictionary that is an argument's default and gets filled."""
         for function in self.functions:
             arguments = [*function.args.posonlyargs, *function.args.args]
             with_default = zip(reversed(arguments), reversed(function.args.defaults), strict=False)
@@ -228,7 +228,7 @@ class _Slips:
                     )
 
     def classes_not_counted(self) -> Iterator[Misconception]:
-        """one_hot without the number of classes."""
+        """Find a one_hot without the number of classes."""
         for node in (n for n in ast.walk(self.written.tree) if isinstance(n, ast.Call)):
             if ast.unparse(node.func).split(".")[-1] == "one_hot" and len(node.args) == 1 and not node.keywords:
                 yield _finding(

@@ -1,4 +1,4 @@
-"""What the numbers that came are to the right ones: plain relations, each with the symptom that it shows."""
+"""Plain relations between a wrong result's numbers and the right ones, each with the symptom it shows."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from attnlib.checks.trial.trial import Trial
 
 Relation = Callable[[Tensor, Tensor, Trial], bool | str]
-"""Of what is right and what came: whether it holds, or by which number."""
+"""A relation of the right numbers to those that came: False, True, or the number by which it holds."""
 
 FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     Tensor.exp,
@@ -29,7 +29,7 @@ FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
 )
 
 HUGE = 1e30
-"""A number that stands for -inf, say: beside it, all others would be alike."""
+"""A number that replaces -inf, say: beside it, all others would look alike."""
 
 
 def _alike(want: Tensor, have: Tensor) -> bool:
@@ -44,7 +44,7 @@ def _alike(want: Tensor, have: Tensor) -> bool:
 
 
 def digits(want: Tensor, have: Tensor) -> int:
-    """To how many digits the numbers agree, measured at the largest: 15 at the most, 0 where they do not agree.
+    """Return to how many digits the numbers agree, relative to the largest: at most 15, and 0 if they don't agree.
 
     >>> digits(torch.tensor([2.0, 1000.0]), torch.tensor([3.0, 1000.0]))
     3
@@ -95,7 +95,7 @@ def _parts(want: Tensor) -> Iterator[Tensor]:
 
 
 def _the_same_along_an_axis(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    """Whether the entries of an axis are all equal, where the right ones differ."""
+    """True if all entries along an axis are equal, but the right ones differ."""
     if not _comparable(want, have) or not bool(have.isfinite().all()):
         return False
     axes = [axis for axis in range(want.dim()) if want.shape[axis] > 1]
@@ -107,7 +107,7 @@ def _first(tensor: Tensor, axis: int) -> Tensor:
 
 
 def _on_a_diagonal(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    """Whether each entry of an axis was combined with all, and the right results are those with itself."""
+    """True if each entry of an axis was combined with all entries, and the right results are on the diagonal."""
     if not want.is_floating_point() or have.dim() <= want.dim() or have.dim() > 6:
         return False
     for one, other in combinations(range(have.dim()), 2):
@@ -120,12 +120,12 @@ def _on_a_diagonal(want: Tensor, have: Tensor, trial: Trial) -> bool:
 
 
 def _longer(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    """Whether an axis of the right result goes on."""
+    """True if the result begins with the right one and goes on along an axis."""
     return _begins_with(want, have)
 
 
 def _shorter(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    """Whether an axis of the right result ends too early."""
+    """True if the result ends too early along an axis."""
     return _begins_with(have, want)
 
 
@@ -160,7 +160,7 @@ def _in_other_places(want: Tensor, have: Tensor, trial: Trial) -> bool:
 
 
 def _comparable(want: Tensor, have: Tensor) -> bool:
-    """Whether the two have numbers, not truth values, entry by entry."""
+    """True if both have the same shape and hold numbers rather than truth values."""
     return want.shape == have.shape and want.is_floating_point() and have.is_floating_point()
 
 
@@ -179,7 +179,7 @@ def _with_a_term(want: Tensor, have: Tensor, trial: Trial) -> str:
 
 
 def _rows_left_at_zero(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    """Some rows are zero that should not be, and all others are right."""
+    """True if some rows are zero that shouldn't be, and all others are right."""
     if not _comparable(want, have) or want.dim() < 2:
         return False
     empty = (have == 0).all(dim=-1) & (want != 0).any(dim=-1)
@@ -188,7 +188,7 @@ def _rows_left_at_zero(want: Tensor, have: Tensor, trial: Trial) -> bool:
 
 
 def _rows_with_a_factor(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    """Every row is the right one times a number of its own."""
+    """True if every row is the right one times a number of its own."""
     if not _comparable(want, have) or want.dim() < 2 or want.shape[-1] < 2:
         return False
     factor = (want * have).sum(-1, keepdim=True) / (want * want).sum(-1, keepdim=True).clamp_min(1e-30)
@@ -224,7 +224,7 @@ def _after_a_function(want: Tensor, have: Tensor, trial: Trial) -> bool:
 
 
 def are_shapes_of_others(trial: Trial) -> bool:
-    """Whether the outputs' shapes are the right ones, but none stands in its own place."""
+    """True if the outputs' shapes are the right ones, but none is in its own place."""
     right, came = ([tuple(t.shape) for t in seen.outputs or ()] for seen in (trial.expected, trial.got))
     return sorted(right) == sorted(came) and all(one != other for one, other in zip(right, came, strict=True))
 

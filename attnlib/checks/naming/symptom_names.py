@@ -281,7 +281,7 @@ SYMPTOMS = {
 
 
 def alone(trait: str, axes: tuple[str, ...] = ()) -> str:
-    """What is wrong, where a trait is all of it."""
+    """Describe what is wrong, if it's this trait alone."""
     if trait == "not_refused":  # which as a symptom has a name of its own
         return "Everything else is right, but inputs that the contract rules out are not refused as it asks"
     return SYMPTOMS[trait].title.format(*axes)

@@ -1,4 +1,4 @@
-"""What a wrong result shows by itself, where no misconception fits: a name that is true of it however it came about.
+"""Symptoms of a wrong result that no misconception fits: names that are true of it however it came about.
 
 A misconception computes what the attempt computes; a symptom is a plain relation between what came and what is right,
 which has to hold in every visible case that is wrong.
@@ -19,7 +19,7 @@ from attnlib.checks.trial.compare import agreeing_outputs
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 
 Found = tuple[str, tuple[str, ...]]
-"""A symptom's id, and what its title is filled with."""
+"""A symptom's id, and the words that fill in its title."""
 PARAMETERS: dict[Reason, str] = {
     "missing": "parameter_missing",
     "in_a_list": "layers_in_a_list",
@@ -30,27 +30,27 @@ PARAMETERS: dict[Reason, str] = {
     "frozen": "parameter_frozen",
     "another_shape": "parameter_of_another_shape",
 }
-"""What is called what; parameters under other names have said enough themselves."""
+"""The symptom for each broken promise about parameters; a report on other names says enough itself."""
 
 CUT_OFF = ("cut_off", "unreached")  # of a gradient: see `Difference.how`
-FEWEST = 6  # numbers: fewer may stand in a relation by chance
+FEWEST = 6  # numbers: fewer may be related by chance
 
 
 def broken_contract(trials: Sequence[Trial]) -> Misconception | None:
-    """What the attempt is or returns, which inputs it refuses, and whether gradients come through."""
+    """Name a broken contract: in what the attempt is or returns, which inputs it refuses, or in its gradients."""
     wrong = visibly_wrong(trials)
     return _named(_of_kind(wrong) or _of_errors(wrong) or _of_gradients(wrong, all_of_them=True)) if wrong else None
 
 
 def never_ends(trials: Sequence[Trial]) -> list[Misconception]:
-    """The loop in which an attempt was when its time was over, if the reason can be read there."""
+    """Name the loop in which an attempt ran out of time, if the source shows why it goes on."""
     failures = [t.got.failure for t in visibly_wrong(trials) if t.got.failure is not None]
     told = [f.details for f in failures if f.reason == "endless"]
     return [replace(SYMPTOMS["never_ends"], explanation=told[0])] if told else []
 
 
 def beside_parameters(exercise: Exercise, trials: Sequence[Trial]) -> list[Misconception]:
-    """The cases that are wrong although their parameters are right: those of other cases explain none of them."""
+    """Report cases that are wrong although their parameters are right, which no finding on parameters explains."""
     wrong = visibly_wrong(trials)
     found = _of_kind(wrong)
     others = [t for t in wrong if t.got.failure is None]
@@ -58,7 +58,7 @@ def beside_parameters(exercise: Exercise, trials: Sequence[Trial]) -> list[Misco
 
 
 def gradient_cut_off(trials: Sequence[Trial]) -> Misconception | None:
-    """A gradient that does not come through, whatever else is wrong."""
+    """Name a gradient that doesn't come through, regardless of what else is wrong."""
     return _named(_of_gradients(visibly_wrong(trials)))
 
 
@@ -71,7 +71,7 @@ def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception |
 
 
 def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
-    """What the numbers that came are to the right ones."""
+    """Name the relation of the numbers that came to the right ones."""
     wrong = visibly_wrong(trials)
     # what a probe makes of the numbers, or rounding, may hide the relation
     plain = [t for t in wrong if t.case.probe is None and not t.case.magnitude]
@@ -81,7 +81,7 @@ def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconce
     if not pairs or max(want.numel() for want, _, _ in pairs) < FEWEST:
         return None
     agreeing = [digits(want, have) for want, have, _ in pairs]
-    if max(agreeing) >= 4:  # any other relation would hold there, too
+    if max(agreeing) >= 4:  # any other relation would hold there as well
         dtype = any(t.difference and t.difference.aspect == "dtype" for _, _, t in pairs)
         if dtype and min(agreeing) >= 4:
             return _named(("another_dtype", ()))
@@ -98,7 +98,7 @@ def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconce
 
 
 def _less_exact(agreeing: int, wrong: Sequence[Trial]) -> Misconception | None:
-    """That the numbers agree to so many digits, and where they do not: a large input may ask for more."""
+    """Say to how many digits the numbers agree, and in which cases they don't: a large input may ask for more."""
     if agreeing < 2:
         return None
     compared = [pair for t in wrong if t.case.probe is None and (pair := _compared(t)) is not None]
@@ -107,7 +107,7 @@ def _less_exact(agreeing: int, wrong: Sequence[Trial]) -> Misconception | None:
 
 
 def _of_output(exercise: Exercise, wrong: Sequence[Trial]) -> tuple[str, str]:
-    """Of several outputs, the one that was compared, and that others are wrong as well."""
+    """Return, if one of several outputs was compared, its name, and a sentence naming the others that are wrong."""
     names = {t.difference.names for t in wrong if t.difference and t.difference.aspect in ("shape", "values")}
     if len(names) != 1 or () in names:
         return "", ""

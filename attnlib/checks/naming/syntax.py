@@ -1,4 +1,4 @@
-"""Reading single nodes of an attempt's source: which names it reads, which layers it makes, which result it drops."""
+"""Read single nodes of an attempt's source: the names it reads, the layers it makes, the results it drops."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 KEEPS_NOTHING = ("backward", "add", "remove", "index_copy", "register_hook", "retain_grad", "share_memory", "item")
-"""Methods of tensors that do something, and those that lists and sets have as well."""
+"""Methods of tensors that act by themselves, and methods that lists and sets have as well."""
 EINOPS = ("einsum", "rearrange", "reduce", "repeat")
 
 
@@ -39,13 +39,13 @@ def loops_over(function: ast.FunctionDef, layers: set[str]) -> set[str]:
 
 
 def is_functional_dropout(node: ast.Call) -> bool:
-    """Whether it calls one of the functions F.dropout, F.dropout1d, F.alpha_dropout and so on."""
+    """True if it calls one of the functions F.dropout, F.dropout1d, F.alpha_dropout and so on."""
     called = ast.unparse(node.func)
     return re.fullmatch(r"(F|(torch\.)?nn\.functional|functional|torch)\.(\w+_)?dropout\w*", called) is not None
 
 
 def drops_numbers(node: ast.Call) -> bool:
-    """Whether it makes a dropout layer or calls the function, with any other share than none."""
+    """True if it makes a dropout layer or calls the function with a probability other than 0."""
     layer = re.fullmatch(r"((torch\.)?nn\.)?\w*Dropout\d?d?", ast.unparse(node.func)) is not None
     off = [*node.args[:1], *_given(node, "p")] if layer else [*node.args[1:3], *_given(node, "p", "training")]
     never = any(isinstance(value, ast.Constant) and not value.value for value in off)
@@ -62,12 +62,12 @@ def position_of(node: ast.Name) -> tuple[int, int]:
 
 
 def is_self(node: ast.AST) -> bool:
-    """Whether it is the name `self`."""
+    """True if it is the name `self`."""
     return isinstance(node, ast.Name) and node.id == "self"
 
 
 def is_of_the_notebook(name: str, value: Any, constants: bool) -> bool:
-    """Whether it is data: a tensor, a layer, some of them in a list, or a number; one in capitals if `constants`."""
+    """True if it is data: a tensor, a layer, some of them in a list, or a number; one in capitals if `constants`."""
     if isinstance(value, list | tuple):
         return bool(value) and all(isinstance(v, Tensor | nn.Module) for v in value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -76,9 +76,9 @@ def is_of_the_notebook(name: str, value: Any, constants: bool) -> bool:
 
 
 def lost_by(value: ast.expr, layers: set[str], called: Collection[str] = ()) -> str:
-    """What a statement of this expression computes for nobody; empty if it may do something else as well.
+    """Name the result that a statement of this expression throws away; empty if it may do something else as well.
 
-    `layers` are attributes that hold one, and `called` are variables.
+    `layers` are the attributes that hold a layer, `called` the variables that hold one.
     """
     if isinstance(value, ast.BinOp | ast.UnaryOp | ast.Compare):
         return f"`{_short(value)}` is"
@@ -128,7 +128,7 @@ FILLING = ("append", "extend", "insert", "update", "setdefault", "add")
 
 
 def is_unwritten(function: ast.FunctionDef) -> bool:
-    """Whether the function ends without an answer."""
+    """True if the function ends without an answer."""
     return isinstance(function.body[-1], ast.Raise | ast.Pass)
 
 

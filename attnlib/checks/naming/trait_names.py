@@ -113,4 +113,4 @@ AMONG = {
     "not_for_one_number_of_axes": "the result for inputs of {1} axes",
     "for_one_value_only": "the result where {0} is not {1}",
 }
-"""What is wrong, as a clause, where it is one of two traits (see `isolate`)."""
+"""A clause for each trait, used where it is one of two that are wrong (see `isolate`)."""

@@ -1,1 +1,1 @@
-"""Where a learner stands: what is kept of the checks, and the overview that is made of it."""
+"""The learner's progress: the record of the checks, and the overview made from it."""

@@ -1,4 +1,4 @@
-"""Where the learner's own package is: `my_attention/`, beside the notebooks."""
+"""Find the learner's own package: `my_attention/`, beside the notebooks."""
 
 import os
 import sys
@@ -11,12 +11,12 @@ from attnlib.checks.standing.kept import in_a_notebook
 from attnlib.checks.standing.kept import shown as shown_in_full
 
 PLACE = "ATTNLIB_MY_ATTENTION"
-"""The environment variable that names another folder; where it is empty, no code and no weights are kept."""
+"""The environment variable that names another folder; if it is empty, no code and no weights are kept."""
 NAME = "my_attention"
 
 
 def own_folder() -> Path | None:
-    """The package's folder, which need not be there yet; None where nothing is kept or read.
+    """Return the package's folder, which may not exist yet; None if nothing is kept or read.
 
     That is outside of notebooks, while nbgrader runs one, and where the learner said no: of code by `PLACE`, of
     anything by `ATTNLIB_PROGRESS`.
@@ -30,12 +30,12 @@ def own_folder() -> Path | None:
 
 
 def is_off() -> bool:
-    """Whether nothing at all is kept: nbgrader runs the notebook, or `ATTNLIB_PROGRESS` is empty."""
+    """True if nothing at all is kept: nbgrader runs the notebook, or `ATTNLIB_PROGRESS` is empty."""
     return "NBGRADER_EXECUTION" in os.environ or os.environ.get(PROGRESS) == ""
 
 
 def beside_the_notebook() -> Path:
-    """The notebook's folder: as VS Code or Jupyter name it, or else where the kernel was started (on Colab, say)."""
+    """Return the notebook's folder, from VS Code or Jupyter, or else where the kernel was started (as on Colab)."""
     shell: Any = sys.modules["IPython"].get_ipython()
     for place in (shell.user_ns.get("__vsc_ipynb_file__"), os.environ.get("JPY_SESSION_NAME")):
         notebook = Path(str(place))
@@ -45,7 +45,7 @@ def beside_the_notebook() -> Path:
 
 
 def shown(path: Path) -> str:
-    """The path as a reader of the notebook sees it: `my_attention/…` where it is beside the notebook."""
+    """Return the path as a reader of the notebook sees it: `my_attention/…` if it is beside the notebook."""
     if os.environ.get(PLACE) is None and NAME in path.parts:
         return "/".join(path.parts[len(path.parts) - 1 - path.parts[::-1].index(NAME) :])
     return shown_in_full(path)

@@ -1,4 +1,4 @@
-"""What is kept of the checks: those of this session in memory, the best scores of all sessions in one small file.
+"""Keep a record of the checks: this session's in memory, the best scores of all sessions in one small file.
 
 The file is the learner's own. It is written only from a notebook or by practice in a terminal, never while nbgrader
 grades one, and it holds nothing but names of exercises with the best score of each, and when a bug is due again.
@@ -18,7 +18,7 @@ from typing import Any, Literal
 from attnlib.checks.verdict.report import Report
 
 PLACE = "ATTNLIB_PROGRESS"
-"""The environment variable that names another file; where it is empty, nothing is written."""
+"""The environment variable that names another file; if it is empty, nothing is written."""
 FILE, VERSION = ".attnlib_progress.json", 1
 HELD_BY_ANOTHER = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 WAITS = 2.0  # seconds for another process to write, which takes it a moment
@@ -29,7 +29,7 @@ State = Literal["passed", "wrong", "unanswered"]
 
 @dataclass(frozen=True)
 class Checked:
-    """How an exercise's last check in this session ended."""
+    """The outcome of an exercise's last check in this session."""
 
     state: State
     score: float
@@ -37,7 +37,7 @@ class Checked:
 
 LAST: dict[str, Checked] = {}
 BEST: dict[str, float] = {}
-"""The best scores of this session, which the file may not have if it cannot be written."""
+"""The best scores of this session, which the file may lack if it can't be written."""
 
 
 def note(report: Report) -> None:
@@ -65,7 +65,7 @@ def best_scores(*, terminal: bool = False) -> tuple[dict[str, float], str]:
 
 
 def section(name: str, *, terminal: bool = False) -> tuple[Any, str]:
-    """What else the file holds, under this name, or None; and what is wrong with the file, if anything is."""
+    """Return what the file holds under this name, or None, and what is wrong with the file, if anything is."""
     path = place(terminal=terminal)
     if path is None:
         return None, ""
@@ -74,7 +74,7 @@ def section(name: str, *, terminal: bool = False) -> tuple[Any, str]:
 
 
 def keep_section(name: str, change: Callable[[Any], Any], *, terminal: bool = False) -> str:
-    """Change it, under a lock, to what `change` makes of it; what is wrong with the file, if anything is."""
+    """Change the section, under a lock, by `change`; return what is wrong with the file, if anything is."""
     path = place(terminal=terminal)
     if path is None:
         return ""
@@ -82,7 +82,7 @@ def keep_section(name: str, change: Callable[[Any], Any], *, terminal: bool = Fa
 
 
 def _changed(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> tuple[dict[str, Any], str]:
-    """What the file holds after a change under a lock, and what is wrong with it; a damaged one is left as it is."""
+    """Change the file under a lock; return its contents and what is wrong with it. A damaged file is left as it is."""
     kept: dict[str, Any] = {}
     try:
         with locked(path):
@@ -106,7 +106,7 @@ def _with_ours(kept: dict[str, Any]) -> dict[str, Any]:
 
 
 def place(*, terminal: bool = False) -> Path | None:
-    """The file; None where nothing is kept: outside of notebooks, while nbgrader runs one, or as the learner says.
+    """Return the file; None if nothing is kept: outside notebooks, while nbgrader runs one, or as the learner says.
 
     In a `terminal`, where somebody practises, it is kept as in a notebook.
     """
@@ -117,25 +117,25 @@ def place(*, terminal: bool = False) -> Path | None:
         return None
     try:
         return Path.home() / FILE
-    except RuntimeError:  # nobody knows where that is
+    except RuntimeError:  # there is no home folder
         return None
 
 
 def shown(path: Path) -> str:
-    """The path as its owner would write it: a notebook that is handed in need not say where they live."""
+    """Return the path as its owner would write it: a notebook that is handed in shouldn't say where they live."""
     with contextlib.suppress(ValueError, RuntimeError):
         return str(Path("~") / path.relative_to(Path.home()))
     return str(path)
 
 
 def in_a_notebook() -> bool:
-    """Whether this process is a notebook's kernel, in whichever editor."""
+    """True if this process is a notebook's kernel, in any editor."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:
-    """All that the file holds; nothing, and the reason, where it cannot be read or is no such file."""
+    """Return all that the file holds; nothing, and the reason, if it can't be read or isn't such a file."""
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _replace(path: Path, kept: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait until no other process writes; not for one that is stopped, nor where a disk has no locks.
+    """Wait until no other process writes; not for a stopped process, nor where a disk has no locks.
 
     Its system takes the lock from a process that ends. Whoever has the lock removes its file; another that waited for
     it then has the lock of a file that is gone, and tries again.

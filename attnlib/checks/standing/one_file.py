@@ -1,4 +1,4 @@
-"""One file out of many: a program with all that it needs of the learner's package, each thing before its first use."""
+"""One file made of many: a program with all that it needs of the learner's package, definitions before their use."""
 
 import ast
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ class OneFile:
         self.read = {file: dict(bindings([text])) for file, text in files.items()}
         self.names: dict[Place, str] = {}
         self.home: dict[str, str] = {}
-        """In which file each name of the new one was."""
+        """The file that each name of the new one comes from."""
         self.imports: dict[str, str] = {}
         self.statements: dict[str, str] = {}
 
     def add(self, place: Place) -> str:
-        """Take what a file calls so, and what that needs; its name in the new file."""
+        """Take the name from a file, with all that it needs; return its name in the new file."""
         place = self.instead.get(place, place)
         file, name = place
         if place in self.names:

@@ -1,4 +1,4 @@
-"""What a learner wrote lives on: each answer that passes goes to `my_attention/`, and later lessons find it there."""
+"""Keep what a learner wrote: each answer that passes goes to `my_attention/`, and later lessons find it there."""
 
 import contextlib
 import importlib.util
@@ -16,7 +16,7 @@ from attnlib.checks.standing.own_file import ABOUT, answers_in, with_answer
 from attnlib.checks.standing.own_source import PACKAGE, NotKept, own_source
 
 AS_WRITTEN = ".as_written"
-"""A folder with each file as it was written last: a file that differs from it has been edited."""
+"""A folder with each file as last written: a file that differs from it has been edited."""
 HISTORY = "history"
 
 
@@ -59,7 +59,7 @@ def keep_answer(exercise: Exercise, attempt: Any, *, even_if_edited: bool = Fals
 
 
 def kept_answer(exercise: Exercise) -> tuple[Any, str]:
-    """The answer that the learner's package has for an exercise, or None; and where it is, or why it cannot be used."""
+    """Return the package's answer to an exercise, or None; and where it is, or why it can't be used."""
     place = own_folder()
     if place is None:
         return None, ""
@@ -77,7 +77,7 @@ def kept_answer(exercise: Exercise) -> tuple[Any, str]:
 
 
 def read_own(file: Path) -> tuple[str | None, str | None]:
-    """What a file of the package holds, and what was written into it last: they differ if it was edited."""
+    """Return what a file of the package holds, and what was last written into it: they differ if it was edited."""
     return _read(file), _read(_as_written(file))
 
 
@@ -105,7 +105,7 @@ def _name_of(attempt: Any, exercise: str, written: dict[str, Any]) -> str:
 
 
 def _load(file: Path) -> ModuleType:
-    """The file as a module of the package, whose `__init__` is not run: each lesson stands by itself."""
+    """Load the file as a module of the package without running its `__init__`: lessons don't depend on each other."""
     name = f"{PACKAGE}.{file.stem}"
     with _package(file.parent):
         spec = importlib.util.spec_from_file_location(name, file)
@@ -165,7 +165,7 @@ def _append(file: Path, text: str) -> None:
 
 
 def _write_init(place: Path) -> None:
-    """The package's own names are all answers, by lesson; an `__init__` that was edited stays."""
+    """Write the package's `__init__` with the names of all answers, by lesson; one that was edited stays."""
     file = place / "__init__.py"
     before = _read(file)
     if before is not None and before != _read(_as_written(file)):

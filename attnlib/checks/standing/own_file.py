@@ -1,4 +1,4 @@
-"""A file of the learner's own package: one lesson's answers, with what they need, as Python that is theirs."""
+"""A file of the learner's own package: one lesson's answers, with what they need, as Python."""
 
 import ast
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def answers_in(text: str) -> dict[str, str]:
 def with_answer(text: str, exercise: str, name: str, source: OwnSource, day: str) -> tuple[str, str]:
     """The file with this answer in it, and what stood there under the same names with another text.
 
-    Only the lines of the answer, of its helpers and of the imports change; whatever else is in the file stays.
+    Only the lines of the answer, of its helpers and of the imports change; everything else in the file stays.
     """
     replaced = []
     place = len(text)
@@ -54,7 +54,7 @@ def with_answer(text: str, exercise: str, name: str, source: OwnSource, day: str
 
 
 def _where(text: str, name: str) -> tuple[int, int, int] | None:
-    """From where to where the statement that binds a name goes, its comment included; and where its code begins."""
+    """Return the range of the statement that binds a name, with its comment; and where its code begins."""
     lines = text.split("\n")
     ends = [0]
     for line in lines:
@@ -73,7 +73,7 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 def _with_imports(text: str, wanted: Iterable[str]) -> str:
-    """The file with one sorted block of imports: those that stand at its top already, and the wanted ones."""
+    """Return the file with one sorted block of imports: those at its top already, and the wanted ones."""
     body = ast.parse(text).body
     lines = text.split("\n")
     there = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]

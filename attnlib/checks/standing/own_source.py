@@ -13,12 +13,12 @@ PACKAGE = "my_attention"
 
 
 class NotKept(Exception):
-    """An answer that means nothing outside of its notebook; the text says why."""
+    """Raised for an answer that means nothing outside of its notebook; the text says why."""
 
 
 @dataclass
 class OwnSource:
-    """What a file needs to hold one answer: lines of imports, and statements by the name that each binds, in order."""
+    """The contents of a file for one answer: lines of imports, and statements by the name each binds, in order."""
 
     imports: dict[str, str] = field(default_factory=dict)
     statements: dict[str, str] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def import_of(name: str, statement: ast.Import | ast.ImportFrom) -> str:
 
 
 def _is_plain(statement: ast.stmt | None, value: Any) -> bool:
-    """Whether an assignment means the same anywhere: a number, a text, a lambda, a part of a library; no result."""
+    """True if an assignment means the same anywhere: a number, text, a lambda or part of a library, but no result."""
     if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None or len(bound(statement)) != 1:
         return False
     calls = any(isinstance(node, ast.Call) for node in ast.walk(statement.value))

@@ -21,7 +21,7 @@ GRADED = "These are the points of the checks in the notebook. Grading tries more
 
 @dataclass(frozen=True)
 class Row:
-    """Where one exercise stands."""
+    """One exercise's row in the overview."""
 
     name: str
     lesson: str
@@ -33,12 +33,12 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Whether its check has passed, now or earlier."""
+        """True if its check has passed, now or earlier."""
         return self.score == 1
 
     @property
     def told(self) -> tuple[str, str, str]:
-        """Its name, its points, and where it stands."""
+        """Its name, its points, and its state."""
         points = f"{self.points:g} of {self.most}" if self.most else "an extra"
         return self.name, points, f"{self.mark} {self.words}"
 
@@ -59,7 +59,7 @@ class Progress:
 
     @property
     def next_step(self) -> str:
-        """The first exercise that has not passed: of this lesson, then behind it, then before it; extras come last."""
+        """The next exercise to pass: in this lesson, then after it, then before it; extras come last."""
         names = list(self.lessons)
         here = names.index(self.lesson) if self.lesson else 0
         inside = self.lessons[names[here]] if self.lesson else []
@@ -74,7 +74,7 @@ class Progress:
 
     @property
     def notes(self) -> list[str]:
-        """What stands below the tables."""
+        """The lines below the tables."""
         kept = f"Kept on this machine alone, in {self.file}; delete the file to start afresh." if self.file else ""
         return [line for line in (self.next_step, self.trouble or kept, GRADED) if line]
 

@@ -1,4 +1,4 @@
-"""A stale answer: the function that is judged is not the one that stands in the notebook.
+"""Detect a stale answer: the function that is judged isn't the one in the notebook.
 
 After a syntax error, or an edit that was not run, a name still means the function of before. A kernel knows which cells
 it ran; what was only edited shows in the notebook's file once that is saved. Where neither is certain nothing is said.
@@ -21,7 +21,7 @@ MOST_BYTES = 2 << 20  # of a notebook's file: larger ones take longer to read th
 
 @dataclass(frozen=True)
 class Ran:
-    """How a cell's run ended, and when."""
+    """The outcome of a cell's run, and its time."""
 
     failed: bool
     at: float
@@ -48,7 +48,7 @@ def _shell() -> Any:
 
 
 def staleness(attempt: Any) -> str:
-    """Why the answer in the notebook is not the one that was judged, as a clause; empty where it may well be."""
+    """Say why the notebook's answer isn't the one that was judged, as a clause; empty if it may well be."""
     shell, name = _shell(), getattr(attempt, "__name__", "")
     number = _cell_of(attempt, shell)
     if number is None or shell.user_ns.get(name) is not attempt:
@@ -74,7 +74,7 @@ def _cell_of(attempt: Any, shell: Any) -> int | None:
 
 
 def _failed(number: int, source: str) -> bool:
-    """Whether a cell is known to have ended with an error: by how it ended, or because it is no Python."""
+    """True if a cell is known to have failed: its run did, or its source isn't Python."""
     if number in RAN:
         return RAN[number].failed
     try:

@@ -85,7 +85,7 @@ def _size(value: Any) -> tuple[int, ...] | None:
 
 
 def _keep(path: Path, model: nn.Module) -> str:
-    """Write the weights, whole or not at all; say where they are, or why they are not. Another model's go aside."""
+    """Write the weights, whole or not at all; say where they are, or why not. Another model's are moved away."""
     weights = {name: value.detach().cpu() for name, value in model.state_dict().items()}
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:

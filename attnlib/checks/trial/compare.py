@@ -1,4 +1,4 @@
-"""Where two observations first differ, and the policy of tolerances."""
+"""Find the first difference between two observations, and decide the tolerances."""
 
 import builtins
 import math
@@ -18,7 +18,7 @@ from attnlib.checks.exercise import Case, Exercise
 
 Aspect = Literal["failure", "shape", "dtype", "device", "values", "mutation", "gradient"]
 ASPECTS: tuple[Aspect, ...] = ("failure", "shape", "dtype", "device", "values", "mutation", "gradient")
-"""What is compared, in this order."""
+"""The aspects that are compared, in this order."""
 How = Literal[
     "",
     "accepted",
@@ -31,15 +31,15 @@ How = Literal[
     "not_cut_off",
     "unreached",
 ]
-"""Where an aspect can differ in several ways: in which of them."""
-SEPARATION = 100.0  # a misconception must differ from the reference by so many tolerances on some case
+"""The way an aspect differs, where it can differ in several."""
+SEPARATION = 100.0  # tolerances by which a misconception must differ on some case
 MOST_NAMES = 4  # in one sentence
 GUARD = 5e-12  # relative: 1e-12 added to a denominator against 0 / 0 is no mistake, and 1e-9 is
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Two tensors of one shape that differ by more than rounding can, and by how much where they are floating."""
+    """Two tensors of one shape that differ by more than rounding can, and for floating ones by how much."""
 
     want: Tensor
     have: Tensor
@@ -48,26 +48,26 @@ class Numbers:
 
     @cached_property
     def wrong(self) -> Tensor:
-        """Where they differ; infinity is right, and so is NaN, where both are."""
+        """The entries that differ; infinity and NaN are right where both tensors have them."""
         if self.gap is None:
             return self.want != self.have
         return ~((self.gap <= self.allowed) | (self.want == self.have) | (self.want.isnan() & self.have.isnan()))
 
     @cached_property
     def size(self) -> float:
-        """The largest difference; infinite where one of the two numbers is, and where they are no floating numbers."""
+        """The largest difference; infinite if one of the numbers is, or if they aren't floating."""
         largest = math.inf if self.gap is None else float(self.gap[self.wrong].max())
         return largest if math.isfinite(largest) else math.inf
 
     @property
     def tolerances(self) -> float:
-        """The largest difference, in units of what is allowed."""
+        """The largest difference, in units of the tolerance."""
         return self.size / self.allowed if self.allowed else float("inf")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first aspect in which an attempt is not as expected, as data; `verdict.words` makes a sentence of it."""
+    """The first aspect in which an attempt differs, as data; `verdict.words` makes a sentence of it."""
 
     aspect: Aspect
     how: How = ""
@@ -86,7 +86,7 @@ class Difference:
 
     @property
     def tolerances(self) -> float:
-        """By how many tolerances the numbers differ; infinite where it is not numbers that differ."""
+        """The number of tolerances by which the numbers differ; infinite if something other than numbers differs."""
         return float("inf") if self.numbers is None else self.numbers.tolerances
 
 
@@ -108,7 +108,7 @@ def tolerance(largest: float, dtype: torch.dtype, *, terms: int, magnitude: floa
 def first_difference(
     exercise: Exercise, case: Case, expected: Observation, got: Observation, *, up_to: Aspect = "gradient"
 ) -> Difference | None:
-    """Compare aspect by aspect, in the order of `ASPECTS`, no further than `up_to`; None if nothing differs."""
+    """Compare aspect by aspect in the order of `ASPECTS`, no further than `up_to`; None if nothing differs."""
     if case.other_device:
         theirs, ours = _device_difference(got), None if expected.exact else _device_difference(expected)
         return (Difference("device", "moved") if not theirs else None) if ours else theirs
@@ -129,7 +129,7 @@ def first_difference(
 
 
 def _mutation_difference(expected: Observation, got: Observation) -> Difference | None:
-    """Inputs that only one of the two changes."""
+    """Find inputs that only one of the two changes."""
     more = tuple(name for name in got.mutated if name not in expected.mutated)
     if more:
         return Difference("mutation", names=more)
@@ -177,12 +177,12 @@ def _dtype_difference(exercise: Exercise, case: Case, expected: Observation, got
 
 
 def _are_floating(inputs: object) -> bool:
-    """Whether any of them is: a table made of sizes alone has a dtype of its own."""
+    """True if any input is floating: a table made from sizes alone has a dtype of its own."""
     return any(t.is_floating_point() for t in tree_leaves(inputs) if isinstance(t, Tensor))
 
 
 def agreeing_outputs(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> set[str]:
-    """The names of the outputs that are right, whatever the others are."""
+    """Return the names of the right outputs, regardless of the others."""
     pairs = zip(exercise.outputs, expected.measured, got.measured, strict=False)
     return {
         name for name, want, have in pairs if want.shape == have.shape and _numbers(case, want, have, got.terms) is None
@@ -200,7 +200,7 @@ def _failure_difference(expected: Observation, got: Observation) -> Difference |
 
 
 def counts_as(asked: str, failure: Failure) -> bool:
-    """Whether one of Python's own exceptions was raised, that of the name `asked` or a special case of it."""
+    """True if one of Python's own exceptions was raised, with the name `asked` or a subclass of that one."""
     one, other = vars(builtins).get(asked), vars(builtins).get(failure.exception)
     return isinstance(one, type) and isinstance(other, type) and issubclass(other, one)
 
@@ -233,7 +233,7 @@ def _numbers(
     through: tuple[torch.dtype, ...] = (),
     largest: float | None = None,
 ) -> Numbers | None:
-    """Where two tensors differ; `largest` sets the size of what is allowed instead of `want`."""
+    """Return the difference of two tensors; `largest` sets the size of what is allowed instead of `want`."""
     if not want.dtype.is_floating_point:
         return None if torch.equal(want.on_cpu, have.on_cpu) else Numbers(want.on_cpu, have.on_cpu)
     dtype = coarser(case.dtype, have.dtype, *through)
@@ -257,7 +257,7 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
     expected = {key: Measured(gradient) for key, gradient in want.gradients.items()}
     how: dict[str, Any] = {
         "through": tuple(t.dtype for t in have.outputs or ()),
-        # one scale for all: the gradient of a key's bias is exactly zero, and what is left of it is others' rounding
+        # one scale for all: a key bias's gradient is exactly zero; anything else is rounding in other terms
         "largest": max(gradient.largest for gradient in expected.values()),
     }
     wrong = {

@@ -19,12 +19,12 @@ class Trial:
 
 
 def judged(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Trial:
-    """Compare the two; what differs may count for another part than the case's own (`Exercise.part_for`)."""
+    """Compare the two; a difference may count for another part than the case's own (`Exercise.part_for`)."""
     found = first_difference(exercise, case, expected, got)
     part = exercise.part_for(case, found.aspect) if found else case.part
     return Trial(case if part == case.part else replace(case, part=part), expected, got, found)
 
 
 def visibly_wrong(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials that may be spoken of: of a hidden case nothing is said but that it failed."""
+    """Return the wrong trials that may be shown: of a hidden case, only its failure is reported."""
     return [trial for trial in trials if trial.difference is not None and not trial.case.hidden]

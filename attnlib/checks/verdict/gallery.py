@@ -6,12 +6,12 @@ from importlib.metadata import PackageNotFoundError, metadata
 from attnlib.checks.exercise import AS_GIVEN, Exercise, Misconception
 
 SETTING = "Documentation"
-"""Which of `project.urls` in pyproject.toml is the address of the site that `make site` writes."""
+"""The key in `project.urls` of pyproject.toml for the address of the site that `make site` writes."""
 
 
 @cache
 def site() -> str:
-    """The address with a slash at its end; empty if attnlib was installed without one."""
+    """Return the address, ending in a slash; empty if attnlib was installed without one."""
     try:
         addresses = metadata("attnlib").get_all("Project-URL") or []
     except PackageNotFoundError:  # not installed: a folder on the path
@@ -21,12 +21,12 @@ def site() -> str:
 
 
 def gives_away(exercise: Exercise) -> bool:
-    """Whether the explanations of its wrong answers would be the answer: then none of them has a page."""
+    """True if the explanations of its wrong answers would give the answer away: then none of them has a page."""
     return exercise.kind == "choice" or any(one.id == AS_GIVEN for one in exercise.misconceptions)
 
 
 def pages_of(exercise: Exercise, finding: Misconception) -> tuple[str, ...]:
-    """The addresses of its pages: of two mistakes at once there are two, of what is no misconception none."""
+    """Return the addresses of its pages: two for two mistakes at once, none for anything but a misconception."""
     if not site() or finding not in exercise.misconceptions or gives_away(exercise):
         return ()
     return tuple(f"{site()}mistakes/{id}.html" for id in finding.both or (finding.same_as or finding.id,))

@@ -33,7 +33,7 @@ from attnlib.checks.verdict.write import after_hidden_cases, write_report
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
 """Failures after which the other cases of the same part are not tried: they would fail alike."""
 
-MOST_FINDINGS = 3  # more would not be read
+MOST_FINDINGS = 3  # nobody would read more
 
 
 def run_exercise(
@@ -48,9 +48,9 @@ def run_exercise(
 ) -> Report:
     """Judge an attempt at an exercise, an object of this process or one in another; never raises because of it.
 
-    `hidden` adds the grader's cases, which come when all that is told of the attempt is known, and only take parts
-    away. `to_the_end`, as with these, goes on with the other parts where a case took too long. `dtype` replaces that of
-    every case. `known` is what the attempt did on the cases, by their names, where it has been asked before.
+    `hidden` adds the grader's cases, which run after everything shown is decided, and only take parts away.
+    `to_the_end`, as with these, goes on with the other parts when a case took too long. `dtype` replaces that of every
+    case. `known` is what the attempt did on the cases, by their names, if it has been asked before.
     """
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype must be a floating dtype such as torch.float64, got {dtype}")
@@ -99,7 +99,7 @@ def _tried(
             given_up.append(case.part)
             too_long = failure.kind == "time" and not to_the_end  # a student has waited long enough
             if not still_open(exercise.parts, [case.part]) or failure.kind == "died" or too_long:
-                break  # or no part is left that could be earned, or nobody to ask
+                break  # or no part can still be earned, or the attempt is gone
     return trials, given_up
 
 
@@ -112,9 +112,9 @@ def parts_left(
     dtype: torch.dtype | None = None,
     known: Mapping[str, Observation] | None = None,
 ) -> dict[str, bool]:
-    """Which of the parts that count so far the grader's own cases leave; nothing else that comes of these is kept.
+    """Return the parts that still count after the grader's hidden cases; nothing else about these cases is kept.
 
-    A part is tried until it is lost.
+    Stop trying a part as soon as it is lost.
     """
     hidden = [case for case in cases_of(exercise, hidden=True, dtype=dtype) if case.hidden]
     left, wrong = dict(parts), set[str]()
@@ -131,7 +131,7 @@ def parts_left(
 
 
 def findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: Asking) -> list[Misconception]:
-    """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
+    """Name the mistake: a misconception if one fits, else what the result shows and the one change that fixes it."""
     if all(t.difference is None for t in trials):
         return []
     source = "" if _is_of_the_course(attempt) else text_of(attempt)
@@ -165,9 +165,9 @@ def findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: 
 
 
 def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits, confined: bool) -> FromSource:
-    """What the source of a wrong answer tells, tried on the notebook's own cases and numbers alone.
+    """Explain a wrong answer from its source, using only the notebook's own cases and numbers.
 
-    `confined` says that this process can do nothing anyway: the grader knows, and no answer has a say in it.
+    `confined` means that this process is locked down already. The grader sets it; no answer has a say in it.
     """
     trials: list[Trial] = []
     for case in cases_of(exercise, hidden=False):
@@ -186,9 +186,9 @@ def _is_of_the_course(attempt: Any) -> bool:
 
 
 def cases_of(exercise: Exercise, *, hidden: bool, dtype: torch.dtype | None = None) -> list[Case]:
-    """The exercise's cases in the order in which they are judged: visible ones first, part by part.
+    """Return the exercise's cases in the order in which they are judged: visible ones first, part by part.
 
-    What an answer does on visible cases is shown, and must not be made of hidden inputs that it has kept.
+    What an answer does on visible cases is shown, so it must not depend on hidden inputs that it has kept.
     """
     chosen = [c for c in exercise.cases if hidden or not c.hidden]
     chosen.sort(key=lambda c: (c.hidden, list(exercise.parts).index(c.part)))

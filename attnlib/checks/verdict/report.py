@@ -26,7 +26,7 @@ MORE = "More on this mistake"
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it; `fixed` text keeps its columns.
+    """A heading and the text under it; `fixed` text keeps its columns.
 
     A `link` leads to somebody else's case, `pages` to the site's own on the mistake.
     """
@@ -39,7 +39,7 @@ class Section:
 
     @property
     def links(self) -> list[tuple[str, str]]:
-        """Where one can read on: what it is, and the address."""
+        """The links for further reading, as pairs of a label and an address."""
         elsewhere = [(ELSEWHERE, self.link)] if self.link else []
         return [*((MORE, page) for page in self.pages), *elsewhere]
 
@@ -59,24 +59,24 @@ class Report:
     diagnosis: str | None
     parts: dict[str, bool] = field(default_factory=dict)
     untried: tuple[str, ...] = ()
-    """The parts in which nothing was found wrong, and that do not count because a failure elsewhere ended the check."""
+    """The parts in which nothing was wrong, but that don't count because a failure elsewhere ended the check."""
     unwritten: bool = False
-    """Whether there is no answer yet that could be right or wrong."""
+    """True if there is no answer yet that could be right or wrong."""
     failure: Failure | None = None
-    """Why there is no result, where that is what the report is about."""
+    """The reason for having no result, if the report is about that."""
     headline: str = ""
     in_short: str = ""
-    """The headline without an exception's words: what answers have in common that failed alike."""
+    """The headline without an exception's words, the same for answers that failed alike."""
     sections: tuple[Section, ...] = ()
 
     @property
     def unanswered(self) -> bool:
-        """Whether the answer is as it was handed out: not written yet, or with its bug still in it."""
+        """True if the answer is as it was handed out: not written yet, or with its bug still in it."""
         return self.unwritten or self.diagnosis == AS_GIVEN
 
     @property
     def message(self) -> str:
-        """What the student reads, as plain text."""
+        """The report as the student reads it, in plain text."""
         return as_text(self)
 
     def __str__(self) -> str:
@@ -103,14 +103,14 @@ class Report:
 
 
 def headline(report: Report) -> str:
-    """The first line: mark, exercise, what is the matter, points."""
+    """Return the first line: mark, exercise, what is wrong, points."""
     mark = "✓" if report.passed else "○" if report.unwritten else "✗"
     points = f"{report.points:g} of {report.max_points} point{'s' * (report.max_points != 1)}"
     return f"{mark} {report.exercise}: {report.headline} ({points if report.max_points else 'no points: an extra'})"
 
 
 def parts_line(report: Report) -> str:
-    """Which properties hold; empty where there is only one, and before anything is written."""
+    """List the properties and which of them hold; empty for a single property, or before anything is written."""
     if len(report.parts) < 2 or report.passed or report.unwritten:
         return ""
     for base, counted in report.parts.items():

@@ -1,4 +1,4 @@
-"""Which parts of an exercise an attempt has earned, and nothing else."""
+"""The parts of an exercise that an attempt has earned, and nothing else."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -6,7 +6,7 @@ from attnlib.checks.exercise import Case
 
 
 def earned(parts: Mapping[str, int], cases: Iterable[Case], right: Collection[str]) -> dict[str, bool]:
-    """Say of each part whether it counts: all of its cases are right, and so are all of the first part's.
+    """Say for each part whether it counts: all of its cases are right, and so are all of the first part's.
 
     `cases` are all that were to be tried, hidden ones included, and `right` names those that were tried and differ in
     nothing. Whatever ends a trial early only takes names out of `right`, so it never earns more than going on would.

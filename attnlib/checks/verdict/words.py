@@ -42,7 +42,7 @@ IN_WORDS: dict[tuple[Aspect, str], str] = {
 
 
 def of_difference(difference: Difference) -> str:
-    """What differs, in a sentence."""
+    """Describe the difference in one sentence."""
     if difference.aspect == "failure" and isinstance(difference.got, Failure):
         return of_failure(difference.got)
     names = difference.named
@@ -56,22 +56,22 @@ def of_difference(difference: Difference) -> str:
 
 
 def of_failure(failure: Failure) -> str:
-    """What happened in place of a result, as a clause."""
+    """Describe in a clause what happened instead of a result."""
     return ": ".join(part for part in (in_short(failure), _details(failure)) if part)
 
 
 def headline(failure: Failure) -> tuple[str, str]:
-    """What happened, and apart from it the details, where the two together are too long for a headline."""
+    """Return the failure as a clause, with its details apart where the two together are too long for a headline."""
     text, clause, details = of_failure(failure), in_short(failure), _details(failure)
     if not details or len(text) <= LONGEST_HEADLINE or len(clause) > LONGEST_HEADLINE:
         return text, ""
-    if failure.exception or failure.reason == "frozen":  # words to be searched for as they are; parameters' names
+    if failure.exception or failure.reason == "frozen":  # exact words, as for a web search; parameters' names
         return clause, details
     return clause, f"{details[:1].upper()}{details[1:]}"
 
 
 def in_short(failure: Failure) -> str:
-    """What happened, without the words of an exception."""
+    """Describe the failure without an exception's message."""
     if failure.kind == "cell":
         return f"its cell ended with {failure.exception}"
     return f"raised {failure.exception}" if failure.exception else failure.text
@@ -84,7 +84,7 @@ def _details(failure: Failure) -> str:
 
 
 def of_isolated(found: Isolated) -> str:
-    """What is off, in a sentence that is true of every case that was tried; empty if nothing is isolated."""
+    """Describe what is isolated in a sentence that is true of every case tried; empty if nothing is isolated."""
     if len(found.traits) == 1:
         return f"{alone(found.traits[0].id, found.traits[0].axes)}."
     if found.traits:

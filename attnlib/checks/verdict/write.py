@@ -23,7 +23,7 @@ from attnlib.checks.verdict.report import Report, Section
 from attnlib.checks.verdict.scoring import earned, still_open
 
 ALL_CHANGES = {change.id for change in CHANGES.values()}
-"""Each of them would put everything right, and so there is nothing more to say."""
+"""Ids of one-change findings: each change would put everything right, so there is nothing more to say."""
 
 
 def write_report(
@@ -88,7 +88,7 @@ def _counted(exercise: Exercise, parts: dict[str, bool]) -> dict[str, Any]:
 
 
 def after_hidden_cases(exercise: Exercise, report: Report, left: dict[str, bool]) -> Report:
-    """The report on the visible cases once more, with the parts that the grader's own cases have left.
+    """Report on the visible cases once more, with the parts that the grader's own cases have left.
 
     It says which of the parts failed there, and nothing that the attempt could have chosen. A shape, a dtype, the
     name of an exception, whether it raised at all, how long it took: an answer could make each of hidden inputs.
@@ -114,14 +114,14 @@ def _instead(exercise: Exercise) -> Section:
 
 
 def _untried(trials: Sequence[Trial], cases: Sequence[Case]) -> tuple[str, ...]:
-    """The parts that lack only a trial."""
+    """The parts that only lack a trial."""
     lacking = {c.part for c in cases} - {t.case.part for t in trials if t.difference is not None}
     tried = {t.case.name for t in trials}
     return tuple(dict.fromkeys(c.part for c in cases if c.part in lacking and c.name not in tried))
 
 
 def _chosen(exercise: Exercise, trials: Sequence[Trial], findings: Sequence[Misconception]) -> Trial | None:
-    """The wrong case that is shown."""
+    """Choose the wrong case that is shown."""
     order, given = list(exercise.parts), _is_given(findings)
     visible = sorted(visibly_wrong(trials), key=lambda t: (order.index(t.case.part), t.case.other_device, _rank(t)))
     return min(visible, key=lambda t: given and not _shows_numbers(t), default=None)
@@ -143,7 +143,7 @@ def _explain_failure(
     assert chosen.difference is not None
     aspect, failure = chosen.difference.aspect, chosen.got.failure
     if failure is not None and failure.kind == "unwritten" and exercise.kind == "function":
-        return words.of_failure(failure), []  # there is nothing yet to say more about; a module may be half written
+        return words.of_failure(failure), []  # nothing more can be said yet; a module may be half written
     if failure is not None and failure.kind == "forbidden":
         return words.of_failure(failure), [_instead(exercise)]
     if aspect == "failure":
@@ -176,7 +176,7 @@ def _explain_failure(
 
 
 def _other_parts(order: Sequence[str], trials: Sequence[Trial], chosen: Trial) -> str:
-    """The first wrong case of every other part that is lost by itself: each ✗ has a sentence."""
+    """The first wrong case of every other part that is lost by its own cases: each ✗ gets a sentence."""
     firsts = {t.case.part: t for t in reversed(visibly_wrong(trials))}
     if order[0] in firsts:
         return ""
@@ -219,9 +219,9 @@ def _described_inputs(exercise: Exercise, trial: Trial) -> str:
 def _unrecognised(
     isolated: Isolated, trials: Sequence[Trial], chosen: Trial, findings: Sequence[Misconception]
 ) -> Section | None:
-    """What can be said where no misconception fits: which properties hold, if a finding has not said it yet."""
+    """The section for a mistake that no misconception fits: which properties hold, unless a finding has said it."""
     assert chosen.difference is not None
-    named = {finding.id for finding in findings} - {"not_refused"}  # whose trait says more: that all else is right
+    named = {finding.id for finding in findings} - {"not_refused"}  # its trait says more: that all else is right
     if len(isolated.traits) == 1 and isolated.traits[0].id in named:
         return None
     off = words.of_isolated(isolated) if not isolated.part else _of_part(isolated.part, trials)
@@ -232,7 +232,7 @@ def _unrecognised(
 
 
 def _of_part(part: str, trials: Sequence[Trial]) -> str:
-    """That only one part is wrong, and in which of its cases, where others of it are right."""
+    """Say that only one part is wrong, and in which of its cases, if others of its cases are right."""
     seen = [t for t in trials if t.case.part == part]
     wrong = [t.case.name for t in seen if t.difference is not None]
     if len(wrong) == len(seen):
@@ -254,7 +254,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _right_but_with(trials: Sequence[Trial]) -> str:
-    """Where one thing is given in all wrong cases and in no right one: the rest."""
+    """Say that everything without one input is right, if all wrong cases and no right one are given it."""
     seen = [t for t in trials if _compares_values(t.case)]
     wrong, right = ({t.case.given for t in seen if (t.difference is None) == fine} for fine in (False, True))
     return f"Everything without {wrong.pop()} is right." if len(wrong) == 1 and wrong.isdisjoint({"", *right}) else ""
@@ -293,7 +293,7 @@ def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) 
 
 
 def _flat(tensor: Tensor) -> Tensor:
-    """Without axes of length 1, as long as there are more than two axes."""
+    """Drop axes of length 1, as long as there are more than two axes."""
     while tensor.dim() > 2 and 1 in tensor.shape:
         tensor = tensor.squeeze(tensor.shape.index(1))
     return tensor

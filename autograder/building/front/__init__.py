@@ -1,1 +1,1 @@
-"""The pages of the site that someone sees who arrives from a link: the first page, and lesson 04's reader to try."""
+"""The pages of the site for visitors who follow a link: the first page, and lesson 04's reader to try."""

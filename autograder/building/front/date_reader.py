@@ -1,6 +1,6 @@
 """The reader of dates of lesson 04, trained for the site, and its weights as JSON that a browser can run.
 
-It is the lesson's four-headed reader with one language more: a quarter of its dates are the English ones from the
+It is the lesson's four-headed reader with one more language: a quarter of its dates are the English ones from the
 lesson's first part, because that is what a visitor tries first.
 """
 
@@ -30,7 +30,7 @@ LANGUAGES = {
 
 @dataclass(frozen=True)
 class Trained:
-    """A reader, and the dates that it has never seen: as people write them, and in standard form."""
+    """A trained reader, and dates that it has never seen: as people write them, and in standard form."""
 
     reader: Any
     digits: str
@@ -42,12 +42,12 @@ class Trained:
 
     @torch.no_grad()
     def read(self) -> list[str]:
-        """What the reader makes of the texts."""
+        """Read the texts and return what the model writes for each."""
         logits, _ = self.reader(self.reader.encode(self.texts))
         return ["".join(self.digits[i] for i in row) for row in logits.argmax(dim=-1).tolist()]
 
     def missed(self) -> int:
-        """The number of dates that are not right in all ten characters."""
+        """The number of dates with an error in any of the ten characters."""
         return sum(got != day for got, day in zip(self.read(), self.days, strict=True))
 
 
@@ -97,14 +97,14 @@ def in_16_bits(numbers: Tensor) -> tuple[float, Tensor]:
 
 
 def round_weights(reader: nn.Module) -> nn.Module:
-    """The reader with the weights that 16 bits leave of its own: the browser and PyTorch run the same numbers."""
+    """Round the reader's weights to what 16 bits hold: the browser and PyTorch then compute with the same numbers."""
     state = {name: in_16_bits(numbers) for name, numbers in reader.state_dict().items()}
     reader.load_state_dict({name: whole * scale for name, (scale, whole) in state.items()})
     return reader
 
 
 def exported(trained: Trained) -> dict[str, Any]:
-    """What `reader.js` needs, in JSON's types: the characters in the order of their numbers, and the weights."""
+    """Return what `reader.js` needs in JSON's types: the characters in the order of their numbers, the weights."""
     weights = {}
     for name, numbers in trained.reader.state_dict().items():
         scale, whole = in_16_bits(numbers)

@@ -1,4 +1,4 @@
-"""Parts of a lesson, run outside of its notebook: the statements that bind some names, and what these need."""
+"""Run parts of a lesson outside of its notebook: the statements that bind some names, and what these need."""
 
 import ast
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from autograder.lesson_text.lesson import read_lesson
 
 
 def statements_that_bind(names: Collection[str], source: str, given: Collection[str] = ()) -> str:
-    r"""The statements that bind `names`, and those that bind what they use, in order; what is `given` is bound by none.
+    r"""Return the statements that bind `names` and all that they use, in order, without those for what is `given`.
 
     >>> statements_that_bind(["b"], "import math, sys\na = 4\nprint(a)\nb = math.sqrt(a)")
     'import math, sys\na = 4\nb = math.sqrt(a)'
@@ -26,7 +26,7 @@ def statements_that_bind(names: Collection[str], source: str, given: Collection[
 
 
 def run_parts(lesson: Path, names: Collection[str], given: dict[str, Any]) -> dict[str, Any]:
-    """A notebook's names once the statements of the lesson that bind `names` have run; `given` replaces its own."""
+    """Run the lesson's statements that bind `names`, and return the resulting names; `given` replaces its own."""
     cells = [cell.source for cell in read_lesson(lesson).cells if cell.cell_type == "code"]
     written = {"__name__": lesson.stem, **given}
     exec(compile(statements_that_bind(names, "\n".join(cells), given), lesson.name, "exec"), written)

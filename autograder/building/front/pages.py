@@ -32,7 +32,7 @@ def split_heads(x, num_heads):
 """
 MARKED = 6
 SEED = 7
-"""Of the ten bugs."""
+"""The seed of the ten bugs."""
 PICTURES = ["attention.png", "course.png", "films/date_writer.gif", "films/induction_head.gif", "reaction.png"]
 
 
@@ -68,14 +68,14 @@ def first_page(titles: dict[str, str], layout: Layout) -> str:
 
 
 def picture(path: Path) -> dict[str, Any]:
-    """Where a picture is on the site, its size, and for a film its last frame."""
+    """Return a picture's address on the site, its size, and for a film its last frame."""
     with Image.open(path) as image:
         width, height = image.size
     return {"path": f"pictures/{path.name}", "still": f"pictures/{path.stem}.png", "width": width, "height": height}
 
 
 def verdict() -> str:
-    """What the check says of `WRONG`, as a notebook shows it; a CourseError if it names something else."""
+    """Return the check's verdict on `WRONG` as a notebook shows it; a CourseError if it names something else."""
     written: dict[str, Any] = {}
     exec(WRONG, written)
     report = run(EXERCISE, written[EXERCISE])
@@ -102,7 +102,7 @@ def try_page(trained: Trained, layout: Layout) -> str:
 
 
 def bugs_page(layout: Layout) -> str:
-    """The page of ten bugs: contract, symptom and code, whose lines can be pressed, and the answer, folded."""
+    """The page of ten bugs: contract, symptom, code with lines to press, and the folded answer."""
     return fill_in(
         HERE / "bugs.html",
         {"stressed": lambda text: Markup(marked_up(text))},
@@ -114,12 +114,12 @@ def bugs_page(layout: Layout) -> str:
 
 
 def _lines(code: str) -> Iterator[dict[str, Any]]:
-    """Each line without its indentation, and how many columns that has: a narrow screen breaks it there."""
+    """Each line without its indentation, and the width of that: narrow screens break the line there."""
     for line in code.split("\n"):
         yield {"text": line.strip(), "indent": len(line) - len(line.lstrip())}
 
 
 def shared(layout: Layout) -> dict[str, Any]:
-    """What the head of all pages needs."""
+    """Return what the head of every page needs."""
     icon = (ROOT / "docs" / "site" / "static" / "favicon.svg").read_text(encoding="utf-8")
     return {"first_lesson": f"notebooks/{layout.lessons()[0]}.html", "icon": icon}

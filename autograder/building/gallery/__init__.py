@@ -1,1 +1,1 @@
-"""The gallery of mistakes: a page for each misconception, and an index by what one sees of it."""
+"""The gallery of mistakes: a page for each misconception, and an index by symptom."""

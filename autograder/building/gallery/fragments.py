@@ -1,4 +1,4 @@
-"""The wrong line as a reader is shown it: with its function around it, and beside the right one."""
+"""The wrong line as shown to a reader: with its function around it, and beside the right one."""
 
 import difflib
 import textwrap
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 MISSING = "# a line is missing here"
 Change = tuple[int, int, int, int]
-"""Rows of the right answer, from and to, and those of the program that stand in their place."""
+"""A range of rows in the right answer, and the range in the program that replaces it."""
 
 
 def changes(right: str, program: str) -> list[Change]:
-    r"""Where the two differ.
+    r"""The line ranges in which the two programs differ.
 
     >>> changes("a = 1\nb = 2", "a = 1\nb = 3")
     [(1, 2, 1, 2)]
@@ -20,7 +20,7 @@ def changes(right: str, program: str) -> list[Change]:
 
 
 def in_context(right: str, program: str) -> tuple[str, list[int]]:
-    r"""The wrong lines with the line before and what they are inside of, and their numbers in that, from 1.
+    r"""Return the wrong lines with the line before and the heads of their blocks, and their numbers in that, from 1.
 
     >>> code, wrong = in_context("if a:\n    b = 1\n    c = 2\n    d = 3", "if a:\n    b = 1\n    c = 2\n    d = 4")
     >>> print(code)
@@ -56,7 +56,7 @@ def in_context(right: str, program: str) -> tuple[str, list[int]]:
 
 
 def _heads(rows: Sequence[str], row: int) -> Iterator[int]:
-    """The rows that open the blocks in which a row is."""
+    """The rows that open the blocks around a row."""
     depth = len(_indent(rows[row]))
     for above in range(row - 1, -1, -1):
         if rows[above].strip() and len(_indent(rows[above])) < depth:
@@ -69,7 +69,7 @@ def _indent(row: str) -> str:
 
 
 def repair(right: str, program: str) -> str:
-    r"""What changes, as a diff without context: the wrong lines, then the right ones.
+    r"""Show the repair as a diff without context: the wrong lines, then the right ones.
 
     >>> print(repair("def f(x):\n    return x + 1", "def f(x):\n    return x"))
     -return x
@@ -85,7 +85,7 @@ def repair(right: str, program: str) -> str:
 
 
 def wrong_rows(right: str, program: str) -> str:
-    """The wrong lines alone, or that one is missing."""
+    """The wrong lines alone, or a note that a line is missing."""
     rows = program.split("\n")
     found = [row for _, _, start, end in changes(right, program) for row in rows[start:end]]
     return textwrap.dedent("\n".join(found)) or MISSING

@@ -1,4 +1,4 @@
-"""The mistakes that have a page: each slip that a check names, with every exercise in which it is told."""
+"""The mistakes that have a page: each slip that a check names, with every exercise in which it occurs."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from attnlib.checks.verdict.gallery import gives_away
 
 @dataclass(frozen=True)
 class Place:
-    """A mistake in one exercise: what is told of it, and its program, unless no line is wrong by itself."""
+    """A mistake in one exercise: its text, and its program, unless no single line is wrong."""
 
     exercise: Exercise
     told: Misconception
     right: str = ""
     program: str = ""
     others: tuple[str, ...] = ()
-    """Programs that do the same, and are told the same: other spellings, and slips that no case tells from this one."""
+    """Programs with the same report: other spellings, and slips that no case tells from this one."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class Mistake:
 
     @property
     def title(self) -> str:
-        """What a check calls it, in every exercise."""
+        """The title that checks give it, the same in every exercise."""
         return self.places[0].told.title
 
     @property
     def threads(self) -> list[str]:
-        """Published discussions in which somebody has made it."""
+        """Published discussions of somebody who made it."""
         return [*dict.fromkeys(place.told.thread for place in self.places if place.told.thread)]
 
 
 def mistakes(asked: Iterable[Exercise]) -> list[Mistake]:
-    """All that can be told in these exercises; two mistakes at once are told under their own names."""
+    """All mistakes with a name in these exercises; pairs are listed under the names of both."""
     found: dict[str, list[Place]] = {}
     for exercise in asked:
         if not gives_away(exercise):

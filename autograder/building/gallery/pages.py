@@ -1,4 +1,4 @@
-"""The pages of the gallery, without the site around them: Sphinx puts that on (`docs/site/gallery.py`)."""
+"""The gallery's pages without the site around them, which Sphinx adds (`docs/site/gallery.py`)."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,14 +21,14 @@ from autograder.showing.pages import fill_in
 
 HERE = Path(__file__).parent
 FAILED = ("raises", "shapes_do_not_fit", "parameters", "too_much_memory", "too_slow")
-"""Symptoms that say something themselves, which is shown beside each mistake."""
+"""Symptoms with an error message, which is shown beside each mistake."""
 MOST_NEAR = 10
 LONGEST_DESCRIPTION = 160  # characters: what a search engine shows
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page that Sphinx dresses: its address without `.html`, its title, what a search engine shows, its HTML."""
+    """A page for Sphinx: its address without `.html`, its title, its text for search engines, its HTML."""
 
     name: str
     title: str
@@ -37,10 +37,10 @@ class Page:
     contents: tuple[tuple[str, str], ...]
     """The ids and the headings of its sections."""
     words: str
-    """What the site's search finds it by."""
+    """The words by which the site's search finds it."""
 
     def as_record(self) -> dict[str, Any]:
-        """The same in JSON's types."""
+        """The entry in JSON's types."""
         return asdict(self)
 
 
@@ -55,7 +55,7 @@ def task(name: str) -> str:
 
 
 def heading(mistake: Mistake) -> str:
-    """The page's title: where it happens, and what it is.
+    """Return the page's title: the place of the mistake, and its name.
 
     >>> from attnlib.checks import exercises
     >>> from autograder.building.gallery.mistakes import mistakes
@@ -69,7 +69,7 @@ def heading(mistake: Mistake) -> str:
 
 
 def topic(mistake: Mistake) -> str:
-    """What the code is called in which the mistake is made."""
+    """Name the kind of code in which the mistake is made."""
     return "Any function or module" if mistake.id in ANYWHERE else topic_of(mistake.places[0].exercise.name)
 
 
@@ -190,7 +190,7 @@ def _lesson(one: Seen) -> str:
 
 
 def _reasons(mistake: Mistake) -> list[tuple[list[str], str]]:
-    """Each explanation once; any but the first with the exercises that it's for."""
+    """Each explanation once; all but the first with their exercises."""
     found: dict[str, list[str]] = {}
     for place in mistake.places:
         found.setdefault(place.told.explanation, []).append(place.exercise.name)
@@ -217,7 +217,7 @@ def _wrong(place: Place) -> Markup:
 
 
 def _lines(place: Place) -> list[tuple[object, ...]]:
-    """The lines of the right answer in whose place the program has others."""
+    """The lines of the right answer that the program replaces."""
     if not place.program:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Run a wrong program as its check does, and keep what a learner would read and what the symptoms are."""
+"""Run a wrong program as its check does, and keep the report and the symptoms."""
 
 import multiprocessing
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ PROCESSES = 2
 
 @dataclass(frozen=True)
 class Seen:
-    """A mistake with the report on its first program, without the mistake's own text, and the ids of its symptoms."""
+    """A mistake with the report on its first program, without the mistake's own text, and its symptoms' ids."""
 
     mistake: Mistake
     report: Report
@@ -32,7 +32,7 @@ class Seen:
 
 
 def seen(mistakes: Sequence[Mistake]) -> list[Seen]:
-    """Each mistake, tried where the course first meets it; two processes share the work."""
+    """Try each mistake where the course first meets it; two processes share the work."""
     first: dict[str, list[str]] = {}
     for mistake in mistakes:
         first.setdefault(mistake.places[0].exercise.name, []).append(mistake.id)
@@ -46,7 +46,7 @@ def _one_thread() -> None:
 
 
 def try_all(name: str, ids: Sequence[str]) -> dict[str, tuple[Report, tuple[str, ...]]]:
-    """Those mistakes of an exercise."""
+    """Try these mistakes of an exercise."""
     exercise, asking = find(name), Asking(memory={})
     causal = _causal(exercise, asking)
     known = {told.id: told for told in exercise.misconceptions}
@@ -67,7 +67,7 @@ def _tried(
 
 
 def _causal(exercise: Exercise, asking: Asking) -> Case | None:
-    """A case whose last position is changed between two calls, where no earlier result of the right answer moves."""
+    """Return a case that changes the last position between two calls, where no earlier right result moves."""
     for case in cases_of(exercise, hidden=False):
         if case.probe is None and not (case.raises or case.other_device or case.twice or case.mutation):
             changed = replace(case, name=f"{case.name}, the end changed", probe=_earlier_results, gradient=False)
@@ -83,7 +83,7 @@ def _moved(seen: Observation) -> bool:
 
 
 def _earlier_results(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """For each output, by how much its earlier rows move when the last row of all inputs of that length changes."""
+    """Return, for each output, how far its earlier rows move when the last row of all inputs of that length changes."""
     before = [t.clone() for t in asked(*inputs)]
     if before[0].dim() < 2:
         return tuple(t.new_zeros(0) for t in before)

@@ -1,11 +1,11 @@
-"""The symptoms in a searcher's words: for each a title, and what is usually behind it."""
+"""The symptoms in the words of a searcher: a title for each, and its usual cause."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Symptom(NamedTuple):
-    """What somebody sees, and what it usually means."""
+    """A symptom as somebody sees it, and what it usually means."""
 
     title: str
     text: str
@@ -252,6 +252,6 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
         ),
     },
 }
-"""By what one would say first."""
+"""The symptoms, grouped by what one would say first."""
 
 SYMPTOMS: Mapping[str, Symptom] = {id: symptom for family in FAMILIES.values() for id, symptom in family.items()}

@@ -1,4 +1,4 @@
-"""What somebody with the bug sees, computed from what the engine observes of the wrong program."""
+"""The symptoms that somebody with the bug sees, computed from the engine's observations of the wrong program."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,7 +14,7 @@ from attnlib.checks.trial.trial import Trial
 
 Trials = Sequence[Trial]
 CLOSE = 1e-4
-"""Shares of attention that differ by less are the same."""
+"""Attention weights that differ by less count as the same."""
 
 
 def symptoms(exercise: Exercise, trials: Trials, *, leaks: bool) -> list[str]:
@@ -29,7 +29,7 @@ def symptoms(exercise: Exercise, trials: Trials, *, leaks: bool) -> list[str]:
     found += [id for id, shows in ALWAYS.items() if all(shows(trial) for trial in wrong)]
     found += [id for id, has in ONLY.items() if all(has(t) for t in wrong) and any(not has(t) for t in right)]
     if any(not trial.case.twice for trial in right) and next(t for t in trials if t.difference is not None).case.twice:
-        found.append("second_call")  # what is kept may spoil any later case
+        found.append("second_call")  # a kept value may spoil any later case
     named = (
         broken_contract(trials),
         one_property(exercise, trials),
@@ -44,7 +44,7 @@ def symptoms(exercise: Exercise, trials: Trials, *, leaks: bool) -> list[str]:
 
 
 def _pairs(trial: Trial) -> Iterator[tuple[Tensor, Tensor]]:
-    """The outputs of one shape: what is right, and what came."""
+    """The outputs of equal shape, as pairs of the right one and the received one."""
     if not trial.case.other_device:
         for want, have in zip(trial.expected.outputs or (), trial.got.outputs or (), strict=False):
             if want.shape == have.shape and have.device.type == "cpu":
@@ -56,7 +56,7 @@ def _some(shows: Callable[[Tensor, Tensor], bool]) -> Callable[[Trial], bool]:
 
 
 def _floating(shows: Callable[[Tensor, Tensor], bool]) -> Callable[[Trial], bool]:
-    """Of outputs that are finite in the right answer."""
+    """Restrict a test to outputs that are finite in the right answer."""
     return _some(lambda want, have: _is_finite(want) and want.numel() > 0 and shows(want, have))
 
 
@@ -65,7 +65,7 @@ def _is_finite(tensor: Tensor) -> bool:
 
 
 def _shares(shows: Callable[[Tensor, Tensor], bool]) -> Callable[[Trial], bool]:
-    """Of attention weights, whose rows add up to 1, or to 0 where everything is closed."""
+    """Restrict a test to attention weights, whose rows add up to 1, or to 0 where everything is closed."""
 
     def shows_of_shares(want: Tensor, have: Tensor) -> bool:
         if want.dim() < 2 or want.shape[-1] < 2 or bool((want < 0).any()) or not _is_finite(have):
@@ -76,7 +76,7 @@ def _shares(shows: Callable[[Tensor, Tensor], bool]) -> Callable[[Trial], bool]:
 
 
 def _add_up(weights: Tensor, dim: int) -> bool:
-    """Whether they add up to 1, or to nothing where all are zero."""
+    """True if they add up to 1, or to 0 where all are zero."""
     sums, empty = weights.sum(dim=dim), (weights == 0).all(dim=dim)
     return bool(((sums - 1).abs() < CLOSE).logical_or(empty).all())
 
@@ -86,7 +86,7 @@ def _masks(shows: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Trial], bool]
 
 
 def _future_opened(trial: Trial) -> bool:
-    """Whether a mask is True for a key after its query; the last query is at the last key."""
+    """True if a mask is wrongly True for a key after its query; the last query is at the last key."""
 
     def opened(want: Tensor, have: Tensor) -> bool:
         if want.dtype != torch.bool or want.dim() < 2:
@@ -98,7 +98,7 @@ def _future_opened(trial: Trial) -> bool:
 
 
 def _is_masked(trial: Trial) -> bool:
-    """A mask among the inputs, or a causal mask of the answer's own."""
+    """True if there is a mask among the inputs, or the answer makes a causal mask of its own."""
     return trial.case.probe is None and (any(t.dtype == torch.bool for t in _tensors(trial)) or _is_triangle(trial))
 
 
@@ -118,7 +118,7 @@ def _peak(weights: Tensor) -> float:
 
 
 def _losses(shows: Callable[[Tensor, Tensor], bool]) -> Callable[[Trial], bool]:
-    """Of the losses of a training: one number a step, falling in the right answer."""
+    """Restrict a test to the losses of a training: one number a step, falling in the right answer."""
 
     def shows_of_losses(want: Tensor, have: Tensor) -> bool:
         return want.dim() == 1 and want.numel() > 2 and bool(want[-1] < want[0]) and shows(want, have)
@@ -137,7 +137,7 @@ def _fails(kind: str) -> Callable[[Trial], bool]:
 
 
 def _size(trial: Trial, below: float, above: float) -> bool:
-    """Whether every output is so many times as large as the right one."""
+    """True if every output's norm lies between `below` and `above` times the right one's."""
     sizes = [(float(w.norm()), float(h.norm())) for w, h in _pairs(trial) if _is_finite(w) and _is_finite(h)]
     return bool(sizes) and all(below * right < size < above * right for right, size in sizes)
 
@@ -166,13 +166,13 @@ ONCE: dict[str, Callable[[Trial], bool]] = {
     "wrong_shape": _is("shape"),
     "refusals": _is("failure", "accepted"),
 }
-"""What is a symptom if one wrong case shows it."""
+"""Symptoms that a single wrong case establishes."""
 
 OF_TRAINING: dict[str, Callable[[Trial], bool]] = {
     "loss_does_not_fall": _losses(lambda want, have: not bool(have[-1] < have[0])),
     "loss_wrong_later": _losses(lambda want, have: bool((have[0] - want[0]).abs() < CLOSE * (1 + want[0].abs()))),
 }
-"""The same, where the result is the losses of a training."""
+"""Symptoms like these, where the result is the losses of a training."""
 
 ALWAYS: dict[str, Callable[[Trial], bool]] = {
     "wrong_dtype": _is("dtype"),
@@ -183,7 +183,7 @@ ALWAYS: dict[str, Callable[[Trial], bool]] = {
     "too_large": lambda t: _size(t, 1.3, float("inf")),
     "too_small": lambda t: _size(t, 1e-9, 0.75),
 }
-"""What is a symptom if every wrong case shows it."""
+"""Symptoms that every wrong case has to show."""
 
 ONLY: dict[str, Callable[[Trial], bool]] = {
     "other_device": lambda t: t.case.other_device,
@@ -193,7 +193,7 @@ ONLY: dict[str, Callable[[Trial], bool]] = {
     "masked": lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t)),
     "refusals": lambda t: t.case.raises or t.case.part == "error",
 }
-"""What all wrong cases have, and not all right ones."""
+"""Properties that all wrong cases have, and not all right ones."""
 
 SAME = {
     "at_the_first_call_only": "second_call",
@@ -252,4 +252,4 @@ SAME = {
         "raises",
     ),
 }
-"""What the engine knows by several names, and the gallery by one."""
+"""The gallery's one name for symptoms that the engine calls by several."""

@@ -1,4 +1,4 @@
-"""What somebody with the bug would call the code it's in: the beginning of a page's title."""
+"""Name the code a bug is in as somebody with that bug would: the beginning of a page's title."""
 
 TOPICS = {
     "pairwise_dot": "All dot products",
@@ -76,7 +76,7 @@ TOPICS = {
     "atom_map": "Atom map from attention",
     "find_head": "Search for a head",
 }
-"""By exercise. A mistake is named after the first exercise in which it's told."""
+"""The topic of each exercise. A mistake is named after the first exercise in which it's reported."""
 
 ANYWHERE = {
     "keeps_first_answer": """
@@ -110,11 +110,11 @@ def __init__(self, d_model, d_head):
     self.my_w_q = nn.Linear(d_model, d_head)
 """,
 }
-"""Mistakes that can be made in any exercise, as they would look: no line of a right answer is wrong by itself."""
+"""Mistakes possible in any exercise, as they would look: no line of a right answer is wrong by itself."""
 
 
 def topic_of(exercise: str) -> str:
-    """What an exercise is about; of a lesson of others, its name in words.
+    """Return the topic of an exercise; for an exercise of another package, its name in words.
 
     >>> topic_of("rms_norm")
     'Rms norm'

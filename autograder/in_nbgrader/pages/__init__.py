@@ -1,1 +1,1 @@
-"""nbgrader's pages of a submission: nothing in them is markup but what its templates write and what was cleaned."""
+"""nbgrader's pages of a submission, whose only markup is their templates' own and what was cleaned."""

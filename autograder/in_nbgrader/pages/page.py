@@ -61,12 +61,12 @@ class Page(HTMLExporter):
             if cell.cell_type == "raw":  # the template would take it for HTML, outside of any box
                 cell.cell_type, cell.source = "markdown", fenced(cell.source)
             elif cell.cell_type == "code" and cell.execution_count is None:
-                cell.execution_count = "\N{NO-BREAK SPACE}"  # for which the template would write "&nbsp;"
+                cell.execution_count = "\N{NO-BREAK SPACE}"  # the template would write "&nbsp;" for None
         return nb, resources
 
 
 class NoPictures(IPythonRenderer):
-    """Merely looked at, a picture on the web tells its owner who looks: it becomes a link."""
+    """Turns pictures on the web into links: merely looked at, a picture tells its owner who looks."""
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         return str(self.link(text or url, url, title))

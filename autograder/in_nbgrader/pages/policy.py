@@ -1,4 +1,4 @@
-"""What a browser may run and load for a page of nbgrader's: the scripts that its templates write, and MathJax."""
+"""The content policy of nbgrader's pages: a browser may run only the scripts their templates write, and MathJax."""
 
 import base64
 import hashlib
@@ -15,12 +15,12 @@ MATHJAX = "https://cdnjs.cloudflare.com/ajax/libs/mathjax/2.7.7/"  # the version
 
 
 def policy(nonce: str) -> str:
-    """The Content-Security-Policy of a page: scripts by their nonce, so that one in a student's folder is none."""
+    """The Content-Security-Policy of a page: scripts need its nonce, so one in a student's folder doesn't run."""
     return "; ".join(
         [
             "default-src 'none'",
             f"script-src 'nonce-{nonce}' {MATHJAX} 'unsafe-hashes' {_handlers()}",
-            f"style-src 'self' 'unsafe-inline' {MATHJAX}",  # which writes its styles into the page
+            f"style-src 'self' 'unsafe-inline' {MATHJAX}",  # MathJax writes its styles into the page
             f"font-src 'self' {MATHJAX}",
             f"img-src data: {MATHJAX}",
             f"connect-src 'self' {MATHJAX}",
@@ -32,7 +32,7 @@ def policy(nonce: str) -> str:
 
 @cache
 def _handlers() -> str:
-    """The digests of what stands in the templates' `onclick`."""
+    """The digests of the code in the templates' `onclick`."""
     texts = (path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.rglob("*")) if path.is_file())
     code = {code for text in texts for code in re.findall(r'\bonclick="([^"]*)"', text, re.IGNORECASE)}
     digests = (base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in sorted(code))

@@ -11,7 +11,7 @@ from autograder.in_nbgrader.pages.policy import Guarded, policy
 
 
 def guard_pages() -> None:
-    """Replace how the formgrader makes its pages and what it says of them; a second time changes nothing."""
+    """Replace how the formgrader makes its pages and their headers; a second call changes nothing."""
     BaseHandler.exporter = property(_exporter)
     BaseHandler.render = _render
     BaseHandler.content_security_policy = property(lambda self: f"{policy(_nonce(self))}; frame-ancestors 'self'")
@@ -19,7 +19,7 @@ def guard_pages() -> None:
 
 
 def _nonce(handler: Any) -> str:
-    """The nonce of the page that this handler answers with."""
+    """Return the nonce of the page that this handler answers with."""
     if not hasattr(handler, "_nonce"):
         handler._nonce = secrets.token_urlsafe(16)
     return str(handler._nonce)
@@ -30,7 +30,7 @@ def _exporter(handler: Any) -> Page:
 
 
 def _render(handler: Any, name: str, **values: Any) -> str:
-    """As nbgrader does, but every value is text: students' names come from wherever the list of students does."""
+    """Render as nbgrader does, but escape every value: students' names come from wherever the list of students does."""
     shared = handler.settings["nbgrader_jinja2_env"]
     environment = shared.overlay(autoescape=True, cache_size=0, extensions=[Guarded])
     environment.globals = {**shared.globals, "nonce": _nonce(handler)}

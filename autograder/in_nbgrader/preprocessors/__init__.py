@@ -1,1 +1,1 @@
-"""nbgrader's steps from notebook to notebook, as far as they are ours; `nbgrader_config.py` gives their order."""
+"""Our own steps from notebook to notebook among nbgrader's; `nbgrader_config.py` gives their order."""

@@ -1,4 +1,4 @@
-"""Feedback shows what a test said, and not how it asked."""
+"""Show in the feedback what a test said, but not how it asked."""
 
 from typing import Any
 

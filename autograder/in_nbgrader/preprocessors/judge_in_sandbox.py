@@ -27,7 +27,7 @@ POINTS = "attnlib_points"
 
 
 class JudgeInSandbox(NbGraderPreprocessor):
-    """In place of nbgrader's Execute: each answer is judged in the sandbox, as `python -m autograder grade` does."""
+    """Replaces nbgrader's Execute: judges each answer in the sandbox, as `python -m autograder grade` does."""
 
     sandbox = Unicode("auto", help="What student code runs behind; see python -m autograder grade --help").tag(
         config=True

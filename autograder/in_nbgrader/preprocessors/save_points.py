@@ -9,7 +9,7 @@ from autograder.in_nbgrader.preprocessors.judge_in_sandbox import POINTS
 
 
 class SavePoints(SaveAutoGrades):
-    """nbgrader's SaveAutoGrades, with the verdict's points: what stands in the notebook's outputs is no verdict."""
+    """nbgrader's SaveAutoGrades, with the verdict's points: the notebook's own outputs are no verdict."""
 
     def _add_score(self, cell: NotebookNode, resources: dict[str, Any]) -> None:
         if cell.cell_type != "code" or cell.metadata.nbgrader.get("solution"):

@@ -11,7 +11,7 @@ from autograder.lesson_text.released import released_cells
 
 
 class SettleCells(NbGraderPreprocessor):
-    """Settles a submission, in place of nbgrader's DeduplicateIds."""
+    """Replaces nbgrader's DeduplicateIds: settles a submission's cells."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         place = resources["nbgrader"]

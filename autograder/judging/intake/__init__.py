@@ -1,1 +1,1 @@
-"""Taking a submission in: what a student's folder holds, read within bounds and believed in nothing."""
+"""Take a submission in: read a student's folder within bounds, and trust nothing in it."""

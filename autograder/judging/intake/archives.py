@@ -1,6 +1,6 @@
-"""Archives that students made. What is read of them is bounded before it is read: their number, sizes and compression.
+"""Archives made by students. Everything is bounded before it is read: the members' number, sizes and compression.
 
-Of zip files, stored and deflated members alone: other methods give gigabytes for a kilobyte before anybody can stop
+Only stored and deflated members of zip files are read: other methods turn a kilobyte into gigabytes before anybody can
 them. No two members may share their bytes, so that a file of some size is never more work than its size allows.
 """
 
@@ -20,9 +20,9 @@ T = TypeVar("T")
 MOST_MEMBERS = 20_000
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENTRY = b"PK\x01\x02"
-"""How the description of each member begins."""
+"""The first bytes of each member's description."""
 HEADER_BYTES = 30
-"""The least that stands before each member's own bytes."""
+"""The fewest bytes before each member's own."""
 PIECE = 1 << 20
 BAD = (
     OSError,
@@ -39,12 +39,12 @@ BAD = (
 
 
 class Unfit(Exception):
-    """Why an archive or a member is not read, as a clause."""
+    """Raised where an archive or a member is not read, with the reason as a clause."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive: its name, how large it says it is, and why it is not to be read, if so."""
+    """A file in an archive: its name, its size by its own account, and the reason if it is not to be read."""
 
     name: str
     size: int
@@ -52,7 +52,7 @@ class Member:
     content: Callable[[], bytes]
 
     def read(self) -> bytes:
-        """All of it, which is `size` bytes; Unfit if it is not to be read, or not what its archive says."""
+        """Return all of its `size` bytes; Unfit if it is not to be read, or not as its archive describes it."""
         if self.why_not:
             raise Unfit(self.why_not)
         return _tried(self.content)
@@ -60,13 +60,13 @@ class Member:
 
 @dataclass
 class Room:
-    """What may still be taken from archives."""
+    """The room left for files from archives."""
 
     bytes: int
     files: int
 
     def takes(self, size: int) -> bool:
-        """Take a file of this size; whether there was room for it."""
+        """Take up room for a file of this size; return whether there was enough."""
         if size > self.bytes or self.files < 1:
             return False
         self.bytes -= size
@@ -74,14 +74,14 @@ class Room:
         return True
 
     def share(self, among: int) -> "Room":
-        """The room of one of so many."""
+        """Return the room for one of this many."""
         part = Room(self.bytes // among, self.files // among)
         self.bytes -= part.bytes
         self.files -= part.files
         return part
 
     def give_back(self, part: "Room") -> None:
-        """Add what is left of a share."""
+        """Add the remainder of a share."""
         self.bytes += part.bytes
         self.files += part.files
 
@@ -124,7 +124,7 @@ def tar_members(file: IO[bytes], most: int = MOST_MEMBERS) -> list[Member]:
 
 
 def _count(file: IO[bytes], mark: bytes) -> int:
-    """How often these bytes stand in a file, which is not read into memory."""
+    """Count these bytes in a file, without reading it into memory."""
     found, rest = 0, b""
     file.seek(0)
     while piece := file.read(PIECE):
@@ -143,7 +143,7 @@ def _why_not(entry: zipfile.ZipInfo) -> str:
 
 def _read(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with archive.open(entry) as file:
-        return file.read(entry.file_size)  # not one more than it names, and with the sum of these it is checked
+        return file.read(entry.file_size)  # no byte more than declared, and verified by the checksum
 
 
 def _extract(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:

@@ -1,6 +1,6 @@
-"""Bounds on the grader's own work with what a student handed in: memory, and real time.
+"""Bound the grader's own work on a student's files: memory, and real time.
 
-What is read is bounded before it is read. This is for what somebody finds in spite of that.
+What is read is bounded before it is read. This is for attacks that work in spite of that.
 """
 
 import resource
@@ -15,16 +15,16 @@ from attnlib.checks.asking.time_limits import here
 from autograder.judging.budget import OutOfTime, Passing
 
 MEMORY_BYTES = 4 << 30
-"""What a process may ask for beyond what it has; a notebook of as many cells and values as may be takes a quarter."""
+"""The most a process may ask for beyond what it has; the largest notebook that is allowed takes a quarter."""
 STATE = Path("/proc/self/statm")
 
 
 class OutOfMemory(Passing):
-    """It could not be read in the memory that there is; the next run tries again."""
+    """Raised if it could not be read in the available memory; the next run tries again."""
 
 
 def bound_memory() -> tuple[int, int]:
-    """Let this process ask for no more than it has and MEMORY_BYTES, so that no machine swaps; what held before."""
+    """Let this process ask for at most MEMORY_BYTES more, so that no machine swaps; return the earlier bound."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     if STATE.is_file():  # not on a Mac
         used = int(STATE.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
@@ -35,7 +35,7 @@ def bound_memory() -> tuple[int, int]:
 
 @contextmanager
 def bounded(seconds: float | None = None) -> Iterator[None]:
-    """Do something in bounded memory and, in a process's main thread, in bounded time; Passing says what was too much.
+    """Bound memory and, in a process's main thread, time; Passing names the one that was exceeded.
 
     The time is that of `TimeLimits.intake_wall`, unless it is given.
     """

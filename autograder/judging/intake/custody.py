@@ -1,4 +1,4 @@
-"""Taking a submission in: find the notebook, read what can be read, and account for everything that was handed in."""
+"""Take a submission in: find the notebook, read what can be read, and account for every file."""
 
 import io
 import json
@@ -44,7 +44,7 @@ MAKE_CELL: dict[str, Callable[..., NotebookNode]] = {
 
 @dataclass(frozen=True)
 class TakenIn:
-    """A submission's notebook, the files beside it by their names there, and in clauses what was unusual about it."""
+    """A submission's notebook, the files beside it by name, and anything unusual about it, in clauses."""
 
     notebook: NotebookNode
     remarks: tuple[str, ...] = ()
@@ -52,10 +52,10 @@ class TakenIn:
 
 
 def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = ()) -> TakenIn:
-    """The notebook among a submission's files.
+    """Find the notebook among a submission's files.
 
-    It should be called LESSON.ipynb. Another name, a sub-folder or a zip file will do if it is the only one that there
-    is, or the only one with this lesson's grade ids; raises NotGraded if none can be told to be it.
+    It should be called LESSON.ipynb. Another name, a sub-folder or a zip file will do for the only notebook, or for the
+    only one with this lesson's grade ids; raises NotGraded if no single one qualifies.
     """
     known = set(known_ids)
     notebooks = {n: data for n, data in files.items() if n.lower().endswith(NOTEBOOKS)}
@@ -78,7 +78,7 @@ def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = 
 
 
 def _only_one(files: Mapping[str, bytes], lesson: str, known_ids: set[str]) -> tuple[str, str, bytes]:
-    """The notebook that is the only one, or the only one that fits: its name, the zip file that it is in, its bytes."""
+    """Return the only notebook, or the only one that fits: its name, the zip file it is in, its bytes."""
     found = list(_notebooks(files))
     if not found:
         raise NotGraded(f"no notebook is called {lesson}.ipynb, and there is no other")
@@ -126,7 +126,7 @@ def _notebooks_in_zip(name: str, data: bytes) -> Iterable[tuple[str, bytes]]:
 
 
 def _beside_in_zip(name: str, data: bytes) -> tuple[dict[str, bytes], int]:
-    """The zip file's other files, the small ones first, as far as they fit; and how many do not."""
+    """Return the zip file's other files, small ones first, as far as they fit; and the number of the rest."""
     others = sorted((m for m in _in_zip(name, data) if not _is_notebook(m)), key=lambda member: member.size)
     found: dict[str, bytes] = {}
     room = Room(MOST_BYTES_BESIDE_IN_ALL, MOST_ENTRIES)
@@ -138,7 +138,7 @@ def _beside_in_zip(name: str, data: bytes) -> tuple[dict[str, bytes], int]:
 
 
 def _beside(files: Mapping[str, bytes], home: str, left_out: int) -> tuple[dict[str, bytes], list[str]]:
-    """The files in the notebook's folder, without other notebooks, as far as their names are clean and they fit."""
+    """Return the files in the notebook's folder, except notebooks, as far as their names are clean and they fit."""
     found: dict[str, bytes] = {}
     size = 0
     for name, data in sorted(files.items()):
@@ -156,7 +156,7 @@ def _beside(files: Mapping[str, bytes], home: str, left_out: int) -> tuple[dict[
 
 
 def _is_clean(name: str) -> bool:
-    """Whether a file can be written under this name, in a folder of its own, wherever it is judged."""
+    """True if a file can be written under this name, in a folder of its own, on any machine that judges."""
     parts = name.split("/")
     return (
         name.isprintable()
@@ -167,7 +167,7 @@ def _is_clean(name: str) -> bool:
 
 
 def bytes_of(path: Path) -> bytes:
-    """The notebook's bytes; NotGraded if it is no regular file, or far larger than any notebook."""
+    """Return the notebook's bytes; NotGraded if it isn't a regular file, or is far larger than any notebook."""
     return read_regular(path, path.name, MOST_BYTES)[0]
 
 
@@ -180,9 +180,9 @@ def _fits(data: bytes, known_ids: set[str]) -> bool:
 
 
 def read(data: bytes) -> TakenIn:
-    """The notebook in a file's bytes: every cell that has a source, without its outputs; NotGraded if it is none.
+    """Read the notebook in a file's bytes: all cells with a source, without outputs; NotGraded if it isn't one.
 
-    nbformat would refuse the whole file for one wrong key. What a cell lacks is put in; what is no cell is named.
+    nbformat would refuse the whole file for one wrong key. Whatever a cell lacks is added; what isn't a cell is named.
     """
     if _brackets(data) > MOST_VALUES and _brackets(STRING.sub(b"", data)) > MOST_VALUES:
         raise NotGraded(f"the notebook has more than {MOST_VALUES} lists and objects: {SMALLER}")

@@ -1,4 +1,4 @@
-"""Reading a folder that a student filled: regular files alone, no link followed, nothing opened that could wait."""
+"""Read a folder that a student filled: only regular files, without following links or opening what could wait."""
 
 import hashlib
 import os
@@ -44,7 +44,7 @@ class _Reading:
     size: int = 0
 
     def read(self, path: Path, name: str, most: int) -> None:
-        """Read one file; NotGraded says why it cannot be."""
+        """Read one file; NotGraded gives the reason if that can't be done."""
         data, changed = read_regular(path, name, min(most, MOST_BYTES_IN_ALL - self.size))
         self.files[name] = data
         self.size += len(data)
@@ -83,7 +83,7 @@ def collect(folder: Path, lesson: str) -> HandedIn:
 
 
 def digest_of_files(files: Mapping[str, bytes]) -> str:
-    """A digest of what was handed in: names and bytes."""
+    """Return a digest of the files handed in: names and bytes."""
     state = hashlib.sha256()
     for name, data in sorted(files.items()):
         state.update(f"\n{name} {hashlib.sha256(data).hexdigest()}".encode(errors="surrogateescape"))
@@ -91,13 +91,13 @@ def digest_of_files(files: Mapping[str, bytes]) -> str:
 
 
 def _walk(folder: Path, left_out: list[str]) -> Iterator[tuple[str, Path]]:
-    """Everything in a folder, the nearest first: a file's name there, none for a folder; nothing that is too deep."""
+    """Yield every entry of a folder by name, "" for a sub-folder, the nearest first; nothing that is too deep."""
     waiting = deque([PurePosixPath()])
     while waiting:
         place = waiting.popleft()
         if len(place.parts) > MOST_DEPTH:
             left_out.append(f"folders nested more than {MOST_DEPTH} deep")
-            return  # the nearest come first: all that wait are as deep
+            return  # the nearest come first: all that are waiting are as deep
         try:
             entries = list(_listed(folder / place))
         except OSError as error:
@@ -125,7 +125,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def read_regular(path: Path, name: str, most: int) -> tuple[bytes, float]:
-    """A file's bytes and when it was changed; NotGraded if it is no regular file or larger than `most`.
+    """Return a file's bytes and when it was changed; NotGraded if it isn't a regular file or is larger than `most`.
 
     Nothing waits: of a pipe or a device, not a byte is read.
     """
@@ -136,7 +136,7 @@ def read_regular(path: Path, name: str, most: int) -> tuple[bytes, float]:
             raise NotGraded(f"{shown} is a link, and no file of its own")
         if stat.S_ISREG(state.st_mode):
             with os.fdopen(os.open(path, flags), "rb") as file:
-                state = os.fstat(file.fileno())  # of what was opened, not of what was there before
+                state = os.fstat(file.fileno())  # of the opened file, not of one there before
                 data = file.read(most + 1) if stat.S_ISREG(state.st_mode) else b""
         if not stat.S_ISREG(state.st_mode):
             raise NotGraded(f"{shown} is no regular file")
@@ -154,5 +154,5 @@ def _size(number: int, unit: str = " MB") -> str:
 
 
 def is_hidden(parts: Sequence[str]) -> bool:
-    """Whether a file is a system's own: a checkpoint, a cache, or what a Mac adds to a zip file."""
+    """True for a system's own files: a checkpoint, a cache, or what a Mac adds to a zip file."""
     return any((part.startswith(".") and part != "..") or part in ("__MACOSX", "__pycache__") for part in parts)

@@ -1,4 +1,4 @@
-"""All that a folder of submissions holds: which submissions, and a line for everything that is none."""
+"""Survey a folder of submissions: which submissions it holds, and a line for everything that isn't one."""
 
 import os
 import stat
@@ -21,21 +21,21 @@ SYSTEMS_OWN = (
     "__MACOSX",
     "__pycache__",
 )
-MACS_OWN = "._"  # beside each file on a disk that is no Mac's
+MACS_OWN = "._"  # beside each file that a Mac writes to another system's disk
 NEEDS = "it needs the layout STUDENT/LESSON/LESSON.ipynb"
 SKIPS = "nbgrader skips such a folder"
 
 
 @dataclass(frozen=True)
 class Stray:
-    """Something that is no submission, and why not."""
+    """Something that isn't a submission, and the reason."""
 
     student: str
     why: str
 
 
 def survey(folder: Path) -> tuple[list[tuple[str, str]], list[Stray]]:
-    """The (student, assignment) pairs in a folder, and what else is in it, but for a system's own files."""
+    """Return the (student, assignment) pairs in a folder, and what else is in it, except for a system's own files."""
     if not folder.exists():
         raise CourseError(f"{shown(folder)} does not exist.")
     if not folder.is_dir():
@@ -52,7 +52,7 @@ def survey(folder: Path) -> tuple[list[tuple[str, str]], list[Stray]]:
 
 
 def _of_student(folder: Path) -> tuple[list[str], list[str]]:
-    """The names of the submissions in a student's folder, and why anything else in it is none."""
+    """Return the names of the submissions in a student's folder, and why anything else in it isn't one."""
     mode = folder.lstat().st_mode
     if stat.S_ISLNK(mode):
         return [], ["it is a link, and no folder of its own"]

@@ -1,8 +1,8 @@
-"""When a submission was handed in, by its timestamp.txt.
+"""The time a submission was handed in, by its timestamp.txt.
 
-nbgrader's commands write that file, but into a folder that a student filled: it is a claim. Where it is known when the
-submission was received, that counts. Else the claim is believed if it is a plausible time, and anything else counts as
-no timestamp.txt at all, which nbgrader takes for in time: a student could as well have removed it. A remark says so,
+nbgrader's commands write that file, but into a folder that a student filled: it is only a claim. If the time of receipt
+is known, that counts. Otherwise the claim is believed if it is a plausible time; anything else counts as having no
+timestamp.txt at all, which nbgrader treats as in time, since a student could have removed the file. A remark says so,
 and also if the notebook was changed after the time claimed.
 """
 
@@ -23,14 +23,14 @@ EARLIEST = datetime(2000, 1, 1)
 SLACK = timedelta(days=1)  # a time without a zone may be anybody's
 COPYING = timedelta(hours=1)
 SENDING = timedelta(minutes=2)
-"""Who begins to hand in before the deadline is in time."""
+"""The time sending may take: a submission begun before the deadline is in time."""
 ROUNDED = timedelta(seconds=1)  # nbgrader's claim has microseconds, a learning platform's table has none
 
 
 def told_time(
     folder: Path, changed: datetime | None = None, now: datetime | None = None
 ) -> tuple[datetime | None, str]:
-    """The time that timestamp.txt names, in UTC and without a zone, or None; and in a clause what is doubtful about it.
+    """Return the time in timestamp.txt, in UTC and without a zone, or None; and in a clause what is doubtful about it.
 
     `changed` is when the notebook was last changed.
     """
@@ -54,7 +54,7 @@ def told_time(
 
 
 def weighed(told: datetime | None, doubt: str, received: datetime | None) -> tuple[datetime | None, str]:
-    """What a student's file says, unless it is known when the submission was received; see `told_time`."""
+    """Return the time a student's file claims, unless the time of receipt is known and differs; see `told_time`."""
     if received is None or (told is not None and -ROUNDED < received - told <= SENDING):
         return told, doubt
     if told is None:
@@ -64,7 +64,7 @@ def weighed(told: datetime | None, doubt: str, received: datetime | None) -> tup
 
 
 def parse_time(text: str) -> datetime:
-    """The time, in UTC and without a zone; a ValueError for what is none."""
+    """Parse the time, in UTC and without a zone; a ValueError if it isn't one."""
     if not FORM.fullmatch(text):
         raise ValueError(text)
     with warnings.catch_warnings():

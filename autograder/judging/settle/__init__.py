@@ -1,4 +1,4 @@
-"""Bring a submission's cells into the order that was released, whatever an editor did to them."""
+"""Restore the released order of a submission's cells, whatever an editor did to them."""
 
 from copy import deepcopy
 
@@ -14,7 +14,7 @@ STEPS = (distrust_metadata, keep_one_copy, put_test_below_answer)
 
 
 def settle(notebook: NotebookNode, released: Released) -> NotebookNode:
-    """The submission with its cells as grading needs them: each test there, once, below its answer."""
+    """Return the submission with its cells as grading needs them: every test once, below its answer."""
     settled = deepcopy(notebook)
     for step in STEPS:
         settled = step(settled, released)

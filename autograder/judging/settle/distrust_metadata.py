@@ -10,9 +10,9 @@ from autograder.lesson_text.released import Released
 
 
 def distrust_metadata(notebook: NotebookNode, released: Released) -> NotebookNode:
-    """Keep of each cell its source and its grade id, if that id was released; take all else from the release.
+    """Keep only each cell's source and its grade id, if that id was released; take all else from the release.
 
-    Of a test, the source is the release's, too: whoever looks at the graded notebook sees what was asked.
+    A test's source is the release's as well, so that the graded notebook shows what was asked.
 
     Tags go, `skip-execution` among them: a test cell that is not executed has no output, and stock nbgrader pays full
     points for a test cell without output. Points, locks and schema versions go, since an editor may have broken them.

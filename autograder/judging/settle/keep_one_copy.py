@@ -1,4 +1,4 @@
-"""Where a cell was copied, decide which copy counts."""
+"""Decide which copy counts where a cell was copied."""
 
 from collections import defaultdict
 
@@ -12,9 +12,9 @@ from autograder.lesson_text.released import Released, answer_of
 def keep_one_copy(notebook: NotebookNode, released: Released) -> NotebookNode:
     """Leave each grade id on one cell; the other copies stay as ordinary cells, without a grade id.
 
-    A test counts where it stands last. Its answer is the last edited copy above it, as it is when the notebook is run
-    from top to bottom; where all edited copies stand below, the last of them. A copy that is still the released stub,
-    beside an edited one, becomes raw text: executed, it would put the stub in the place of the answer.
+    The last copy of a test counts. Its answer is the last edited copy above it, as when the notebook is run from top
+    to bottom; if all edited copies are below, the last of them. A copy that is still the released stub, beside an
+    edited one, becomes raw text: if executed, it would replace the answer by the stub.
     """
     places = defaultdict(list)
     for position, cell in enumerate(notebook.cells):
@@ -36,6 +36,6 @@ def keep_one_copy(notebook: NotebookNode, released: Released) -> NotebookNode:
             if position != kept[name]:
                 cell = notebook.cells[position]
                 cell.metadata.pop("nbgrader", None)
-                if released[name].is_test:  # nothing says any more that it is one: feedback would show all of it
+                if released[name].is_test:  # without its metadata, feedback would show all of it
                     cell.source = "\n".join(split_regions(cell.source, name).released)
     return notebook

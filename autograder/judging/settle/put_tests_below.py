@@ -1,4 +1,4 @@
-"""Every test is there, and stands below its answer."""
+"""Make sure every test is there, below its answer."""
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
@@ -7,7 +7,7 @@ from autograder.lesson_text.released import Released, answer_of
 
 
 def put_test_below_answer(notebook: NotebookNode, released: Released) -> NotebookNode:
-    """Put back the tests that were deleted, and move those that stand above their answer to right below it.
+    """Put back deleted tests, and move those above their answer to right below it.
 
     A test whose answer cell is gone goes to the end: the student may have written the answer in a cell of their own.
     """

@@ -83,7 +83,7 @@ MEND_SQUARED_DISTANCES = WrittenExercise(
 
 
 def _little_einsum(x: Tensor, y: Tensor, pattern: str) -> Tensor:
-    """By torch's own, with a letter for each name."""
+    """Compute it with torch's own einsum, with a letter for each name."""
     names = dict.fromkeys(pattern.replace(",", " ").replace("->", " ").split())
     letters = dict(zip(names, "abcdefghijkl", strict=False))
     inputs, _, output = pattern.partition("->")
@@ -154,11 +154,11 @@ def _search(questions: list[str], texts: list[str]) -> Tensor:
 
 
 WORDS = ["the", "The", "it", "with", "street", "animal", "tired", "crossed", "wide", "was", "cross", "street", "animal"]
-"""Capitals, repeated words, and words that are inside other words."""
+"""Capitals, repeated words, and words contained in other words."""
 
 
 def _to_be_searched(draw: Draw, *, q: int, k: int, n: int) -> tuple[list[str], list[str]]:
-    """Every text has *the*; each question has a word that is in no text. Some words are written large."""
+    """Draw texts that all have *the*; each question has a word that no text has. Some words are capitalised."""
 
     def lines(count: int) -> list[list[str]]:
         return [
@@ -170,13 +170,13 @@ def _to_be_searched(draw: Draw, *, q: int, k: int, n: int) -> tuple[list[str], l
 
 
 def _nothing_in_common(draw: Draw) -> tuple[list[str], list[str]]:
-    """A question of unknown words, one of words that all texts have, and a text of such words alone."""
+    """Draw a question of unknown words, one of words that all texts have, and a text of only such words."""
     questions, texts = _to_be_searched(draw, q=2, k=4, n=5)
     return [*questions, "moon moon", "the"], [*texts, "the the"]
 
 
 def _written_freely(draw: Draw) -> tuple[list[str], list[str]]:
-    """Spaces at either end and several in a row, tabs and line breaks."""
+    """Draw texts with spaces at both ends and in runs, tabs and line breaks."""
     questions, texts = _to_be_searched(draw, q=3, k=5, n=7)
     texts[0], texts[1] = f"  {texts[0]}", f"{texts[1].replace(' ', '  ')} "
     texts[2], texts[3] = texts[2].replace(" ", "\t"), f"{texts[3]}\n"
@@ -184,7 +184,7 @@ def _written_freely(draw: Draw) -> tuple[list[str], list[str]]:
 
 
 def _with_marks(draw: Draw) -> tuple[list[str], list[str]]:
-    """Words with a full stop, a comma, a hyphen or an apostrophe, without which they would be other words."""
+    """Draw words with a full stop, comma, hyphen or apostrophe, without which they would be other words."""
     questions, texts = _to_be_searched(draw, q=3, k=5, n=5)
     texts = [
         f"{text} {marked}"
@@ -196,7 +196,7 @@ def _with_marks(draw: Draw) -> tuple[list[str], list[str]]:
 
 
 def _in_nearly_all(draw: Draw) -> tuple[list[str], list[str]]:
-    """Each word is in all of sixty texts but one: it weighs ln(60 / 59), and the vectors are as short."""
+    """Draw words that are each in all of sixty texts but one, so that a word weighs only ln(60 / 59)."""
     texts = [["it", "was", "so", ("it", "was", "so")[i]] for i in draw.integers(0, 3, (60,)).tolist()]
     for text, word in zip(texts, ("it", "was", "so"), strict=False):
         text[:] = [other for other in text if other != word]

@@ -16,7 +16,7 @@ LESSON = "01_qkv_projections"
 QKV = ("q", "k", "v")
 PAIRS = ("scaled_query", "q_k_exchanged", "keys_values_exchanged", "qkv_reordered")
 NO_PAIRS = ("q_k_exchanged_and_qkv_reordered", "keys_values_exchanged_and_qkv_reordered")
-"""Two exchanges, which are no more than another order."""
+"""Pairs of two exchanges, which amount to another order."""
 
 
 class QKVProjection(attnlib.QKVProjection):
@@ -187,7 +187,7 @@ def _company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
 
 
 def _texts(draw: Draw, *, b: int, n: int, vocabulary: int, window: int, absent: int = 0) -> tuple[Any, ...]:
-    """The last `absent` words of the vocabulary are in no text."""
+    """Draw texts in which the last `absent` words of the vocabulary don't occur."""
     return draw.integers(0, vocabulary - absent, (b, n)), vocabulary, window
 
 

@@ -19,7 +19,7 @@ from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "02_scaled_dot_product_attention"
 LEADING_AXES = ("products_not_summed", "scaled_by_axis_one", "over_axis_one", "axis_of_softmax_left_out")
-"""Slips that mean something only where any number of axes may come before the last two."""
+"""Slips that only make sense if any number of axes may come before the last two."""
 BY_HAND = (
     "over_queries",
     "over_first_axis",
@@ -36,7 +36,7 @@ BY_HAND = (
     "equal_weights",
     "dropout_returned",
 )
-"""What goes wrong with a softmax that is written by hand, too."""
+"""The slips that can also be made in a softmax written by hand."""
 
 
 FEATURES = ("thing", "alive", "place", "action", "article", "pronoun", "state")
@@ -52,7 +52,7 @@ MEANING = {
 SENTENCE = "the animal did not cross the street because it was tired"
 LONG = "and so the animal which had come from far away did not cross the street because it was so tired"
 STEPS = (0.0, 0.25, 0.45, 0.6, 0.9)
-"""A weight is compared by the highest of these that it reaches: how a head is told to look somewhere is left open."""
+"""A weight counts as the highest of these that it reaches: how strongly a head looks is left open."""
 
 
 def write_matrices(features: list[str]) -> Tensor:
@@ -64,9 +64,9 @@ def write_matrices(features: list[str]) -> Tensor:
 
 
 def _reached(asked: Asked, inputs: Inputs, *, sentence: str, who: tuple[str, ...]) -> tuple[Tensor, ...]:
-    """For each pair of words in `who`, such as "it animal", the step that the weight of the one on the other reaches.
+    """Return for each pair in `who`, such as "it animal", the step that one word's weight on the other reaches.
 
-    Of a word that is there twice, the lower of the two.
+    For a word that is there twice, the lower weight counts.
     """
     features, words = inputs[0], sentence.split()
     matrices = asked(*inputs)[0].double()
@@ -189,7 +189,7 @@ def _uneven_rows(draw: Draw) -> tuple[Tensor]:
 
 
 def _wide_rows(draw: Draw, *, span: float) -> Tensor:
-    """Rows whose scores go from -span to span, in any order."""
+    """Draw rows of scores from -span to span, in any order."""
     order = draw.normal(2, 5, 7).argsort(dim=-1)
     return draw.normal(2, 5, 7) + torch.linspace(-span, span, 7, dtype=draw.dtype)[order]
 
@@ -539,7 +539,7 @@ MEND_SELF_ATTENTION = WrittenExercise(
 
 
 class AdditiveAttention(nn.Module):
-    """A small network judges each pair: tanh(W_1 q + W_2 k) · u."""
+    """Additive attention, in which a small network judges each pair: tanh(W_1 q + W_2 k) · u."""
 
     def __init__(self, d_q: int, d_k: int, d_hidden: int) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ from attnlib.checks.trial.compare import counts_as
 LESSON = "03_multi_head_attention"
 
 LEADING_AXES = ("products_not_summed", "scaled_by_axis_one", "over_axis_one", "axis_of_softmax_left_out")
-"""Slips that mean something only where any number of axes may come before the last two."""
+"""Slips that only make sense if any number of axes may come before the last two."""
 
 
 def _saying(names: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ def _saying(names: Tensor) -> Tensor:
 
 
 def two_heads_by_hand(n: int, who: int, whom: int) -> Tensor:
-    """Both heads bring names; the last word asks head 0 for the position `who`, and head 1 for `whom`."""
+    """Two heads that fetch names: the last word asks head 0 for position `who`, and head 1 for position `whom`."""
     w_q, w_k, w_v, w_o = torch.zeros(4, 2 * n, 2 * n)
     w_q[n - 1, [0, n]] = 20 * n**0.5
     w_k[who, 0] = w_k[whom, n] = 1
@@ -45,7 +45,7 @@ def two_heads_by_hand(n: int, who: int, whom: int) -> Tensor:
 
 
 def _what_the_last_word_gets(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Names of eight sentences (8, 2n): what two heads with the matrices that were written bring to the last word."""
+    """Return the names (8, 2n) that two heads with the written matrices bring to the last word of eight sentences."""
     n, who, whom = inputs
     w_q, w_k, w_v, w_o = asked(*inputs)[0].float()
     names = torch.randint(0, 2, (8, n, n), generator=torch.Generator().manual_seed(n)) * 2.0 - 1
@@ -95,7 +95,7 @@ def _indivisible(b: int, n: int, width: int, h: int) -> Callable[[Draw], tuple[T
 
 
 def _numbers_said(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """1 where the ValueError says the width, 1 where it says the number of heads."""
+    """Return 1 if the ValueError names the width, and 1 if it names the number of heads."""
     x, num_heads = inputs
     asked(x[..., : x.shape[-1] // num_heads * num_heads], num_heads)  # who refuses this, too, is not asked further
     try:
@@ -165,7 +165,7 @@ class MultiHeadSelfAttention(attnlib.MultiHeadAttention):
 
 
 def _inputs(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[Inputs, Inputs]:
-    """The width of a head is d_model / num_heads."""
+    """Draw inputs for heads of width d_model / num_heads."""
     d_model = h * draw.d_head(d)
     return (d_model, h), (draw.normal(b, n, d_model),)
 
@@ -178,7 +178,7 @@ def _without_bias(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[Inputs
 def _free_width(
     draw: Draw, *, b: int, n: int, d_model: int, h: int, d: int, bias: bool = True
 ) -> tuple[Inputs, Inputs]:
-    """The width of a head is given, and h·d is not d_model."""
+    """Draw inputs for a given width of the heads, with h·d other than d_model."""
     return (d_model, h, draw.d_head(d), bias), (draw.normal(b, n, d_model),)
 
 
@@ -340,7 +340,7 @@ MEND_MULTI_HEAD = WrittenExercise(
 
 
 def _head_contributions(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
-    """What each head adds to the output, (b, h, n, d_model)."""
+    """Return what each head adds to the output, (b, h, n, d_model)."""
     q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=num_heads) for w in (w_q, w_k, w_v))
     weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
     return weights @ v @ rearrange(w_o, "(h d) m -> h d m", h=num_heads)
@@ -456,7 +456,7 @@ def _train_with_adam(model: nn.Module, words: Tensor, wanted: Tensor, position: 
 def _batches(
     draw: Draw, *, steps: int, b: int, n: int, h: int, d: int, position: int, lr: float = 0.05
 ) -> tuple[Any, ...]:
-    """As wide as all heads together. What is wanted is larger in some batches, so that it shows what is remembered."""
+    """Draw batches as wide as all heads together. Some have larger targets, so that anything carried over shows."""
     width = h * d
     matrices = [draw.normal(width, width, scale=1.2 * width**-0.5) for _ in range(4)]
     wanted = draw.normal(steps, b, width) * draw.normal(steps, 1, 1).exp()

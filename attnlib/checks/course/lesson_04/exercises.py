@@ -28,7 +28,7 @@ UNLIKE_HERE = (
     "causal",
     "itself_blocked",
 )
-"""Slips of attention in general, or of a text that asks itself; `memory_read_causally` says more than `causal`."""
+"""Slips of attention in general, or of self-attention; `memory_read_causally` says more than `causal`."""
 
 
 def _cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,7 +40,7 @@ def _cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: T
 def _matrices(
     draw: Draw, *, b: int, q: int, k: int, d_model: int, d_memory: int, d_k: int, d_v: int
 ) -> tuple[Tensor, ...]:
-    """Scores with a standard deviation of about 1.5."""
+    """Draw matrices whose scores have a standard deviation of about 1.5."""
     d_k = draw.d_head(d_k)
     return (
         draw.normal(b, q, d_model),
@@ -52,7 +52,7 @@ def _matrices(
 
 
 def _small_texts() -> tuple[Tensor, ...]:
-    """Two who ask, three who answer, and whole numbers."""
+    """Two queries, three keys, and whole numbers."""
     x = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     memory = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
     w_q = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
@@ -61,7 +61,7 @@ def _small_texts() -> tuple[Tensor, ...]:
 
 
 def _zero_vector(make: Callable[..., Inputs], **sizes: Any) -> Case:
-    """A memory whose first vector is zeros; its key is the bias, and it may be looked at."""
+    """Draw a memory whose first vector is zero; its key is the bias, and it may be attended to."""
 
     def inputs(draw: Draw) -> Inputs:
         made = make(draw, **sizes)
@@ -148,7 +148,7 @@ def _texts(draw: Draw, b: int, q: int, k: int, d_model: int, d_memory: int) -> t
 
 
 def _heads(draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int | None) -> tuple[Inputs, Inputs]:
-    """The width of a head is d_model / num_heads; without a `d_memory`, the memory is as wide as x."""
+    """Draw inputs for heads of width d_model / num_heads; without a `d_memory`, the memory is as wide as x."""
     d_model = h * draw.d_head(d)
     d_memory = d_model if d_memory is None else d_memory
     return (d_model, d_memory, h), _texts(draw, b, q, k, d_model, d_memory)
@@ -157,7 +157,7 @@ def _heads(draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int 
 def _free_width(
     draw: Draw, *, b: int, q: int, k: int, d_model: int, d_memory: int, h: int, d: int, bias: bool = True
 ) -> tuple[Inputs, Inputs]:
-    """The width of a head is given, and h·d is not d_model."""
+    """Draw inputs for a given width of the heads, with h·d other than d_model."""
     return (d_model, d_memory, h, draw.d_head(d), bias), _texts(draw, b, q, k, d_model, d_memory)
 
 
@@ -345,14 +345,14 @@ def _decode(
 
 
 def _real(draw: Draw, b: int, n: int) -> Tensor:
-    """(b, n): the first positions are real, at least two; each text is padded, but for the first."""
+    """Return a mask (b, n): the first positions are real, at least two; all texts but the first are padded."""
     lengths = draw.integers(2, n, (b, 1))
     lengths[0] = n
     return torch.arange(n) < lengths
 
 
 def _real_anywhere(draw: Draw, b: int, n: int) -> Tensor:
-    """(b, n): padding here and there, at the first position of every text, too; at least one is real."""
+    """Return a mask (b, n) with padding anywhere, even at each text's first position; at least one is real."""
     real = draw.integers(0, 2, (b, n)) > 0
     real[:, 0], real[:, n // 2] = False, True
     return real
@@ -373,7 +373,7 @@ def _padded_texts(
 
 
 def _where_x_is_real(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What is computed at padded queries is left open."""
+    """Set the results at padded queries to zero: the contract leaves them open."""
     padded = ~inputs[2][..., None]
     return tuple(t.masked_fill(padded, 0) if t.shape[:2] == padded.shape[:2] else t for t in asked(*inputs))
 
@@ -568,7 +568,7 @@ def _write_greedily(
 def _translated(
     draw: Draw, *, b: int, k: int, d: int, vocab: int, longest: int, start: int = 1, cut_short: bool = False
 ) -> tuple[Any, ...]:
-    """With the stop_id with which the texts end at the most different times, and others would follow it.
+    """Draw texts with a stop_id that ends them at many different times, and would be followed by other tokens.
 
     All of them end by themselves, or, if `cut_short`, not all do.
     """
@@ -596,7 +596,7 @@ def _translated(
 
 
 def _would_go_on(ids: Tensor, token: int, first: list[int]) -> bool:
-    """Whether some text, if it did not stop, would go on with other characters while the rest still write."""
+    """True if some text, without stopping, would go on with other tokens while the rest are still written."""
     return any(bool((row[at : max(first) + 1] != token).any()) for row, at in zip(ids, first, strict=True))
 
 

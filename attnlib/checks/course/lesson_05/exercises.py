@@ -117,7 +117,7 @@ def _some_open(draw: Draw, shape: tuple[int, ...]) -> Tensor:
 
 
 def _with_empty_rows(draw: Draw, *, shape: tuple[int, ...], mask: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The same, but no key is open for the first query, and for the last one."""
+    """Draw the same scores, with no key open for the first and the last query."""
     scores, open_keys = _scores_and_mask(draw, shape=shape, mask=mask)
     rows = torch.arange(mask[-2])[:, None]
     return scores, open_keys & (rows > 0) & (rows < mask[-2] - 1)
@@ -128,19 +128,19 @@ def _nothing_open(draw: Draw, *, shape: tuple[int, ...]) -> tuple[Tensor, Tensor
 
 
 def _far(draw: Draw, *, blocked: float, open_keys: float) -> tuple[Tensor, Tensor]:
-    """Blocked scores around `blocked`, open ones around `open_keys`."""
+    """Draw blocked scores around `blocked`, and open ones around `open_keys`."""
     scores, mask = _scores_and_mask(draw, shape=(2, 5, 7), mask=(5, 7))
     return scores + torch.where(mask, open_keys, blocked).to(scores.dtype), mask
 
 
 def _lower_than(draw: Draw, *, size: float) -> tuple[Tensor, Tensor]:
-    """Open scores of -size and less, so far apart that one of each row gets all; blocked scores near 0."""
+    """Draw open scores of -size and less, so far apart that one of each row gets all, and blocked ones near 0."""
     scores, mask = _scores_and_mask(draw, shape=(2, 5, 7), mask=(5, 7))
     return torch.where(mask, -size * (1 + scores.abs()), scores), mask
 
 
 def _wide(draw: Draw, *, span: float) -> tuple[Tensor, Tensor]:
-    """Rows whose scores go from -span to span, in any order."""
+    """Draw rows of scores from -span to span, in any order."""
     order = draw.normal(2, 5, 7).argsort(dim=-1)
     scores = draw.normal(2, 5, 7) + torch.linspace(-span, span, 7, dtype=draw.dtype)[order]
     return scores, _some_open(draw, tuple(scores.shape))
@@ -156,7 +156,7 @@ def _large(name: str, blocked: float, open_keys: float, **how: Any) -> Case:
 
 
 def _not_zero(asked: Asked, inputs: Inputs) -> tuple[Tensor]:
-    """1 where a blocked key gets any weight, however small."""
+    """Return 1 where a blocked key gets any weight, however small."""
     (weights,) = asked(*inputs)
     return (((weights != 0) & ~inputs[1]).to(weights.dtype),)
 
@@ -271,7 +271,7 @@ def _sentences(draw: Draw, *, b: int, n: int, heads: int, d: int, bias: bool | N
 
 
 def _padded_sentences(draw: Draw, *, padding: str, b: int, n: int, heads: int, d: int) -> Inputs:
-    """The same with a key mask: padding on one side of the sentences, or holes in them."""
+    """Draw the same sentences with a key mask: padding on one side of the sentences, or holes in them."""
     sizes, (x,) = _sentences(draw, b=b, n=n, heads=heads, d=d)
     if padding == "holes":
         return sizes, (x, draw.integers(0, 3, (b, n)) > 0)
@@ -281,9 +281,9 @@ def _padded_sentences(draw: Draw, *, padding: str, b: int, n: int, heads: int, d
 
 
 def _at_real_queries(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What the contract speaks of: padded queries may get anything finite, so theirs are set to zero.
+    """Set what padded queries get to zero: the contract only asks that it be finite.
 
-    Not so where real queries look at padded keys. That is wrong in any case, and what padded queries get then tells one
+    Not where real queries look at padded keys. That is wrong in any case, and what padded queries get then tells one
     mistake from another.
     """
     output, weights = asked(*inputs)
@@ -520,7 +520,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = WrittenExercise(
 
 
 def _packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Neighbours with the same number are one text; -1 is padding."""
+    """Return the causal mask of packed texts: neighbours with the same number are one text; -1 is padding."""
     n = ids.shape[1]
     begins = torch.ones_like(ids, dtype=torch.bool)
     begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
@@ -531,7 +531,7 @@ def _packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _packed(draw: Draw, *, b: int, n: int, lowest: int = 0, longest: int = 3) -> tuple[Tensor]:
-    """Texts of one token and more; numbers come back, and with a `lowest` of -1 there is padding anywhere."""
+    """Draw packed texts of one or more tokens with repeated numbers; a `lowest` of -1 adds padding anywhere."""
     ids = draw.integers(lowest, 4, (b, n)).repeat_interleave(longest, dim=1)
     starts = draw.integers(0, ids.shape[1] - n + 1, (b,)).tolist()
     return (torch.stack([row[start : start + n] for row, start in zip(ids, starts, strict=True)]),)

@@ -119,13 +119,13 @@ def _pairs(seen: Tensor, vocab: int) -> Guess:
 
 
 def _places(seen: Tensor, vocab: int) -> Guess:
-    """Each place of an excerpt has a favourite character, as where all excerpts are the same."""
+    """Guess each position's favourite character, as if all excerpts were the same."""
     log_p = _from_counts(F.one_hot(seen, vocab).sum(dim=0).double())
     return lambda texts: log_p[torch.arange(1, texts.shape[1]), texts[:, 1:]]
 
 
 def _repeats(back: int, vocab: int) -> Guess:
-    """Mostly the character that stood `back` positions before, as where a text repeats itself."""
+    """Guess mostly the character `back` positions before, as in a text that repeats itself."""
 
     def guess(texts: Tensor) -> Tensor:
         same = texts[:, back:] == texts[:, :-back]
@@ -135,7 +135,7 @@ def _repeats(back: int, vocab: int) -> Guess:
 
 
 def _honest(texts: Tensor, vocab: int) -> list[float]:
-    """The losses of guessers that never look ahead: they learn from one half of the steps and guess the other."""
+    """Return the losses of guessers that never look ahead: they learn from half the steps and guess the rest."""
     half = len(texts) // 2
     seen, new = texts[:half].flatten(0, 1), texts[half:].flatten(0, 1)
     learned = [learn(seen, vocab)(new) for learn in (_frequencies, _pairs, _places)]
@@ -144,7 +144,7 @@ def _honest(texts: Tensor, vocab: int) -> list[float]:
 
 
 def _control(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """The text as numbers, and the floor; an error where they are not what the contract asks for."""
+    """Return the text as numbers, and the floor; an error if they don't meet the contract."""
     texts, floor = asked(*inputs)
     vocab, shape, _ = inputs
     if (
@@ -157,7 +157,7 @@ def _control(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def _nobody_below_the_floor(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Which honest guessers get below the floor, 1, or half of it, 2: none should. If one does, also the floor."""
+    """Rate each honest guesser 1 below the floor, 2 below half of it, else 0. If one is, return the floor too."""
     texts, floor = _control(asked, inputs)
     if texts.dim() != 3:
         return texts, torch.zeros(())
@@ -167,7 +167,7 @@ def _nobody_below_the_floor(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tenso
 
 
 def _floor_is_reached(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Whether guessing from how often each character comes reaches the floor, so that it is no lower than need be."""
+    """Check that guessing by how often each character comes reaches the floor: it must be no lower than need be."""
     texts, floor = _control(asked, inputs)
     if texts.dim() != 3:
         return texts, torch.zeros(())
@@ -176,18 +176,18 @@ def _floor_is_reached(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def _where(floor: Tensor, vocab: int, *, wrong: bool) -> Tensor:
-    """A wrong floor as a share of ln(vocab), which tells one mistake from another; 0 where nothing is wrong."""
+    """Return a wrong floor as a share of ln(vocab), which tells mistakes apart; 0 if nothing is wrong."""
     return torch.tensor(round(float(floor) / math.log(vocab), 2) if wrong else 0.0)
 
 
 def _room_for_a_leak(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Whether there is room below the floor, where a model that peeks gets nearly to zero."""
+    """Check that there is room below the floor, where a model that peeks gets nearly to zero."""
     texts, floor = _control(asked, inputs)
     return torch.tensor(float(floor) > 0.5) if texts.dim() == 3 else texts, torch.zeros(())
 
 
 def _other_texts(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Whether another seed gives another text, and the same seed the same."""
+    """Check that another seed gives another text, and the same seed the same one."""
     vocab, shape, seed = inputs
     one, again, other = (
         _control(asked, (vocab, shape, {GENERATOR: number}))[0] for number in (*[seed[GENERATOR]] * 2, 77)
@@ -252,7 +252,7 @@ def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = 
 def _lessons(
     draw: Draw, *, steps: int, b: int, n: int, vocab: int, training: bool = True, optimiser: str = ""
 ) -> tuple[Any, ...]:
-    """Rates that rise and fall, all of them different."""
+    """Draw learning rates that rise and fall, all of them different."""
     ids = draw.integers(0, vocab, (steps, b, n + 1))
     rates = 0.05 + 0.3 * draw.normal(steps).sigmoid()
     make = ({OPTIMISER: optimiser},) if optimiser else ()
@@ -330,7 +330,7 @@ def _measured(draw: Draw, *, b: int, n: int, vocab: int, ahead: int = 1, trainin
 
 
 def _without_numbers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """In which mode the model is measured is left open."""
+    """Set the losses to zero: the contract leaves open in which mode the model is measured."""
     return tuple(torch.zeros_like(losses) for losses in asked(*inputs))
 
 

@@ -106,7 +106,7 @@ LAYER_NORM = WrittenExercise(
 
 
 def mlp_by_hand(d: int, one: int, other: int, to: int) -> Tensor:
-    """How many of the two there are, less twice what is above one."""
+    """Count how many of the two features there are, and subtract twice what is above one."""
     up, down = torch.zeros(2, d, d)
     up[[one, other], 0] = up[[one, other], 1] = 20.0
     up[0, 1] = -20.0
@@ -123,7 +123,7 @@ def _words_with_two_features(d: int, one: int, other: int) -> Tensor:
 
 
 def _what_the_mlp_adds(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What gelu(x @ up) @ down is for twelve words (12, d): 1 where a word has exactly one of the two features."""
+    """Apply gelu(x @ up) @ down to twelve words (12, d); where a word has exactly one of the features, 1 is right."""
     d, one, other, to = inputs
     up, down = asked(*inputs)[0].float()
     x = _words_with_two_features(d, one, other)
@@ -166,7 +166,7 @@ PROBABILITY = 0.3
 
 
 def plain_perceptron(shapes: dict[str, tuple[int, ...]], prefix: str = "") -> dict[str, Tensor]:
-    """Weights with which each entry x becomes dropout(dropout(gelu(x + 1/2)) + 1)."""
+    """Return weights with which each entry x becomes dropout(dropout(gelu(x + 1/2)) + 1)."""
     return {
         f"{prefix}up.weight": torch.eye(*shapes[f"{prefix}up.weight"]),
         f"{prefix}down.weight": torch.eye(*shapes[f"{prefix}down.weight"]),
@@ -207,7 +207,7 @@ def block_inputs(draw: Draw, *, b: int, n: int, sizes: tuple[Any, ...]) -> tuple
 def _padded(
     draw: Draw, *, lengths: tuple[int, ...], sizes: tuple[Any, ...], first: bool = False, between: bool = False
 ) -> tuple[tuple[Any, ...], tuple[Tensor, Tensor]]:
-    """Sentences of these lengths; the padding is `first`, or `between` the words, or at the end."""
+    """Draw sentences of these lengths, with padding `first`, `between` the words, or at the end."""
     longest = max(lengths)
     mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
     if between:
@@ -217,7 +217,7 @@ def _padded(
 
 
 def _at_real_positions(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """The output with zeros at padded positions: what a block makes of those is left open."""
+    """Set the output at padded positions to zero: the contract leaves it open."""
     (output,) = asked(*inputs)
     return (output.masked_fill(~inputs[1][..., None], 0.0),)
 
@@ -244,7 +244,7 @@ def _load_plain(asked: Asked) -> None:
 
 
 def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
-    """What dropout makes of many single words, sorted: not a matter of chance, but for once in 10^9.
+    """Sample the sorted outputs of dropout over many single words: chance changes these only once in 10^9.
 
     Where p = 0.3 is dropped, the MLP adds 0 in 30 % of the entries, what the bias of `down` becomes alone in 21 %, and
     the whole in 49 %. `SHARES` are the middles of these three stretches, six standard deviations from their ends. One
@@ -259,7 +259,7 @@ def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[T
 
 
 def _drawn_twice(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Of many single words, sorted: where one of two calls in training drops an entry and the other does not.
+    """Sample, over many sorted words, whether one of two calls in training drops an entry and the other doesn't.
 
     With p = 0.3 that is so in 42 % of them; the two places are the middles of the shares that are alike and apart.
     """
@@ -284,7 +284,7 @@ def padding_case(name: str, *, part: str = "mask", hidden: bool = False, **input
 
 
 def _mask_by_mask(part: str) -> tuple[Case, Case]:
-    """Calls with a key mask, with another one, and without one: none may be kept."""
+    """Draw calls with a key mask, with another one, and without: none may be kept."""
     sizes = (12, 3, 1.3)
     without, masked = partial(block_inputs, b=3, n=5, sizes=sizes), partial(_padded, lengths=(5, 3, 2), sizes=sizes)
     return (
@@ -496,7 +496,7 @@ class PostNormBlock(attnlib.EncoderBlock):
 
 
 def _two_branches(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:
-    """Words far from mean 0 and variance 1, so that it shows where they are normalised."""
+    """Draw words far from mean 0 and variance 1, to show where they are normalised."""
     return (12, 3, 1.3), (draw.normal(2, 7, 12, scale=3.0, shift=2.0),)
 
 
@@ -565,7 +565,7 @@ def _images(draw: Draw, *, b: int, sizes: tuple[Any, ...]) -> tuple[tuple[Any, .
 
 
 def _whether_dropped(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Whether two calls differ, in training and at evaluation."""
+    """Return whether two calls differ, in training and at evaluation."""
     found = []
     for training in (True, False):
         asked.train(training)
@@ -624,7 +624,7 @@ DIGIT_READER = WrittenExercise(
 
 
 def block_cost(lengths: Tensor, d_model: int, num_heads: int, d_hidden: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Four projections and two matrices for each word; a score and a mixture for each pair, in every head."""
+    """Count four projections and two matrices per word, and per pair a score and a mixture in every head."""
     tables = num_heads * lengths**2
     word_by_word = lengths * (4 * d_model**2 + 2 * d_model * d_hidden)
     return word_by_word, 2 * tables * (d_model // num_heads), tables

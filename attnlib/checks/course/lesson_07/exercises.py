@@ -66,12 +66,12 @@ def _rotate(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
 
 
 def _words(draw: Draw, *, b: int, n: int, d: int, h: int = 3) -> tuple[Tensor, Tensor]:
-    """Positions that go up, with holes, and not from 0."""
+    """Draw words with positions that increase, with gaps, and don't start at 0."""
     return draw.normal(b, h, n, d), draw.integers(1, 9, (n,)).cumsum(0)
 
 
 def _words_anywhere(draw: Draw, *, of_each: bool = False, far: int = 50) -> tuple[Tensor, Tensor]:
-    """Positions in any order, for each sentence its own if `of_each`."""
+    """Draw words with positions in any order, different for each sentence if `of_each`."""
     positions = draw.integers(-far, far, (2, 1, 7) if of_each else (7,))
     return draw.normal(2, 3, 7, 6), positions
 
@@ -138,7 +138,7 @@ def _alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
 
 
 def _in_the_past(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """What the contract speaks of: the future is masked anyway, so anything there is set to zero."""
+    """Set the bias of future keys to zero: they are masked anyway, and the contract leaves them open."""
     (bias,) = asked(*inputs)
     if bias.shape != inputs:
         return (bias,)
@@ -192,7 +192,7 @@ ALIBI_BIAS = WrittenExercise(
 
 
 def _step_after_a_cache(draw: Draw, *, b: int, n: int, k: int, d: int, h: int = 3) -> tuple[Tensor, ...]:
-    """New queries, keys and values, and a cache of k keys (turned already) and values."""
+    """Draw new queries, keys and values, and a cache of k (rotated) keys and values."""
     new = (draw.normal(b, h, n, d, scale=1.3) for _ in range(3))
     return (*new, *(draw.normal(b, h, k, d, scale=1.3) for _ in range(2)))
 
@@ -250,7 +250,7 @@ def _small_model(draw: Draw, vocab: int, max_len: int, *, learns: bool) -> dict[
 def _to_train(
     draw: Draw, *, steps: int, b: int, n: int, m: int, vocab: int, warmup: int, optimiser: str = ""
 ) -> tuple[Any, ...]:
-    """The last m of n tokens have a target."""
+    """Draw tokens of which the last m of n have a target."""
     model = _small_model(draw, vocab, n + 2, learns=True)
     ids, targets = draw.integers(0, vocab, (steps, b, n)), draw.integers(0, vocab, (steps, b, m))
     return model, ids, targets, 0.3, warmup, *(({OPTIMISER: optimiser},) if optimiser else ())
@@ -329,7 +329,7 @@ def read_in_windows(model: nn.Module, ids: Tensor, window: int) -> Tensor:
 
 
 def _to_read(draw: Draw, *, b: int, n: int, vocab: int, window: int) -> tuple[Any, ...]:
-    """The model has positions enough for all that a window holds, and for the whole text."""
+    """Draw a model with enough positions for all that a window holds, and for the whole text."""
     return _small_model(draw, vocab, n + 2, learns=False), draw.integers(0, vocab, (b, n)), window
 
 

@@ -50,7 +50,7 @@ def _next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> T
 def _guesses(
     draw: Draw, *, b: int, n: int, vocab: int, ignore: int | None = None, given: bool = False, spread: float = 1.5
 ) -> tuple[Any, ...]:
-    """Logits and ids; with `ignore`, the texts are padded with it, and one of them inside, too."""
+    """Draw logits and ids; `ignore` pads the texts, and is also inside one of them."""
     logits, ids = draw.normal(b, n, vocab, scale=spread), draw.integers(0, vocab, (b, n))
     if ignore is None:
         return logits, ids
@@ -61,7 +61,7 @@ def _guesses(
 
 
 def _rough(draw: Draw) -> tuple[Tensor, Tensor]:
-    """In bfloat16; where float64 is asked for throughout, in that."""
+    """Draw the guesses in bfloat16, or in float64 where that is asked for throughout."""
     logits, ids = _guesses(draw, b=3, n=7, vocab=5)
     return logits.bfloat16() if draw.dtype == torch.float32 else logits, ids
 
@@ -141,7 +141,7 @@ class DecoderBlock(nn.Module):
 
 
 def _in_a_block(draw: Draw, *, b: int, n: int, sizes: tuple[int, ...], k: int = 0) -> tuple[tuple[Any, ...], Any]:
-    """With k, a memory of k positions, as wide as the last of the sizes says."""
+    """Draw inputs of a block; with k, a memory of k positions, as wide as the last of the sizes."""
     x = draw.normal(b, n, sizes[0], scale=1.3, shift=0.5)
     return sizes, (x, draw.normal(b, k, sizes[-1], scale=1.3, shift=0.5)) if k else (x,)
 
@@ -292,7 +292,7 @@ FITTING, UNLIKELY = 10.0, 50.0
 def likelihoods(
     logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> Tensor:
-    """The distribution (vocab) that the contract of `sample_next` asks for, worked out token by token."""
+    """Return the distribution (vocab) that `sample_next`'s contract requires, worked out token by token."""
     scores = [score / temperature for score in logits.double().tolist()]
     if top_k is not None:
         least = sorted(scores, reverse=True)[:top_k][-1]
@@ -309,7 +309,7 @@ def likelihoods(
 
 
 def misfits(drawn: Tensor, expected: Tensor) -> Tensor:
-    """By row, how far the shares of the tokens among the draws are from the expected ones: Pearson's chi-square."""
+    """Return by row how far the tokens' shares in the draws are from the expected ones: Pearson's chi-square."""
     seen, draws = _shares(drawn, expected), drawn.numel() / len(expected)
     return (draws * (seen - expected).square() / expected.clamp(min=1e-9)).sum(dim=-1, keepdim=True)
 
@@ -320,18 +320,18 @@ def _shares(drawn: Tensor, expected: Tensor) -> Tensor:
 
 
 def shares_of(drawn: Tensor, expected: Tensor) -> Tensor:
-    """By row, the share of each token among the draws: as expected, where chance may have made what differs.
+    """Return by row each token's share in the draws, replaced by the expected one where chance may explain the gap.
 
-    Where not, the share is rounded to a twentieth, so that two answers that draw in different ways can be compared.
+    Elsewhere the share is rounded to a twentieth, so that two answers that draw in different ways can be compared.
     """
     seen = _shares(drawn, expected)
     return torch.where(misfits(drawn, expected) < UNLIKELY, expected, (20 * seen).round().to(expected.dtype) / 20)
 
 
 def _in_many_draws(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """The share of each token in 10,000 draws from each row; what is no id for each row, as it is.
+    """Return the share of each token in 10,000 draws from each row; a result that isn't one id per row stays as it is.
 
-    Where 2,000 draws fit well, the others are spared: an answer may draw row by row.
+    If 2,000 draws fit well, the other 8,000 are spared: an answer may draw row by row.
     """
     logits, *options = inputs
     expected = torch.stack([likelihoods(row, *options[:3]) for row in logits])
@@ -345,13 +345,13 @@ def _in_many_draws(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def _form_of_a_draw(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Shape and dtype of what is drawn, without the numbers."""
+    """Return the shape and dtype of what is drawn, without the numbers."""
     (drawn,) = asked(*inputs)
     return (torch.zeros_like(drawn),)
 
 
 def _alike_with_one_seed(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Whether the same generator gives the same again, and another one something else."""
+    """Return whether the same generator gives the same result again, and whether another one does."""
     *others, generator = inputs
     (first,), (second,) = asked(*inputs), asked(*inputs)
     (third,) = asked(*others, {GENERATOR: generator[GENERATOR] + 1})
@@ -457,7 +457,7 @@ def _begun(
     options: tuple[Any, ...] = (0.0,),
     alike: bool = False,
 ) -> tuple[Any, ...]:
-    """A model and prompts; to one whose characters are `alike`, every next token is as likely."""
+    """Draw a model and prompts; with `alike`, every next token is equally likely."""
     model = _small_model(draw, vocab=vocab, max_len=max_len, training=training)
     model[MODEL]["weights"]["embed"] *= not alike
     return model, draw.integers(0, vocab, (b, n)), more, *options
@@ -507,7 +507,7 @@ def _next_in_many_texts(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, 
 
 
 def _whether_the_dice_go_on(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Whether the tokens of one step differ from those of the next, where only chance decides."""
+    """Return, for each step, whether its tokens differ from the step before, where only chance decides."""
     _model, ids, *_ = inputs
     (written,) = asked(*inputs)
     new = written[:, ids.shape[1] :]
@@ -649,7 +649,7 @@ def _to_train(
     training: bool = True,
     rate: float = 0.05,
 ) -> tuple[Any, ...]:
-    """Ids and targets: nothing is to be learned at the end of most lines, nor in the middle of the first."""
+    """Draw ids and targets, with no target at the end of most lines, nor in the middle of the first."""
     model = _small_model(draw, vocab=vocab, max_len=n + 2, training=training)
     model[MODEL]["weights"]["embed"] *= 1.5
     batches = draw.integers(0, vocab, (steps, 1, b, n)).repeat(1, 2, 1, 1)
@@ -662,7 +662,7 @@ def _to_train(
 
 
 def _mode_left(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Whether the model is in training mode afterwards."""
+    """Return whether the model is in training mode after the call."""
     asked(*inputs)
     (mode,) = (left for left in asked.left() if left.dtype == torch.bool)
     return (mode.long(),)
@@ -726,7 +726,7 @@ TRAIN_LANGUAGE_MODEL = WrittenExercise(
 
 
 def _witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
-    """From the shortest context to the longest, each mixed with what the shorter one said."""
+    """Mix the contexts from the shortest to the longest, each with what the shorter one predicts."""
     tokens = text.tolist()
     followers: dict[tuple[int, ...], Counter[int]] = {}
     for length in range(order):
@@ -744,7 +744,7 @@ def _witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
 
 
 def _counted(draw: Draw, *, n: int, m: int, order: int, vocab: int) -> tuple[Any, ...]:
-    """Small ids are more frequent; the last of the vocabulary is in the test alone."""
+    """Draw ids of which small ones are more frequent, and the last is in the test text alone."""
     text = torch.minimum(*draw.integers(0, vocab - 1, (2, n)))
     test = torch.minimum(*draw.integers(0, vocab, (2, m)))
     test[m // 2] = vocab - 1

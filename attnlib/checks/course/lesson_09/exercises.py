@@ -20,7 +20,7 @@ LESSON = "09_fast_decoding"
 LAYERS = ("w_q", "w_k", "w_v", "w_o")
 
 Cache = dict[str, Any]
-"""{"k": (b, h, room, d), "v": the same, "length": how many positions hold something}."""
+"""{"k": (b, h, room, d), "v": the same, "length": the number of filled positions}."""
 
 PREDICT_WHAT_TO_KEEP = WrittenExercise(
     name="predict_what_to_keep",
@@ -46,20 +46,20 @@ PREDICT_REACH = WrittenExercise(
 
 
 def new_cache(draw: Draw, *, b: int, h: int, room: int, d: int, past: int, scale: float = 1.0) -> Cache:
-    """A cache that holds `past` positions; behind them is what another text has left there."""
+    """Return a cache that holds `past` positions, followed by another text's leftovers."""
     k, v = (draw.normal(b, h, room, d, scale=scale, shift=0.4) for _ in range(2))
     return {"k": k, "v": v, "length": past}
 
 
 def cache_left(asked: Asked) -> Cache:
-    """The cache as the attempt left it, which is its first input or its last."""
+    """Return the cache as the attempt left it, its first input or its last."""
     left = asked.left()
     k, v, length = left[:3] if left[1].dim() == 4 and left[2].dim() == 0 else left[-3:]
     return {"k": k, "v": v, "length": int(length)}
 
 
 def append_to_cache(cache: Cache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values into the buffers, behind what they hold; views of all that they hold now."""
+    """Write keys and values into the buffers after those they hold; return views of all that they hold now."""
     start, stop = cache["length"], cache["length"] + k.shape[2]
     if stop > cache["k"].shape[2]:
         raise ValueError(f"the cache has room for {cache['k'].shape[2]} positions, got {start} + {k.shape[2]}")
@@ -74,7 +74,7 @@ def _pieces(
 
 
 def _one_more(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What comes back when the first of the new positions is appended once again, to the cache that was left."""
+    """Append the first of the new positions once more, to the cache that the call left, and return what comes back."""
     asked(*inputs)
     return asked(cache_left(asked), *(t[:, :, :1] for t in inputs[1:]))
 
@@ -85,7 +85,7 @@ def _held_by_the_caller(draw: Draw) -> tuple[Any, ...]:
 
 
 def _buffers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What is afterwards in the two buffers that were in the cache before."""
+    """Return the contents, after the call, of the two buffers that were in the cache before."""
     asked(*inputs)
     left = cache_left(asked)
     return left["k"], left["v"]
@@ -152,7 +152,7 @@ APPEND_TO_CACHE = WrittenExercise(
 
 
 def cached_attention(x: Tensor, attn: Any, cache: Cache) -> Tensor:
-    """New words alone go through; they look at what the cache holds, and at one another."""
+    """Process only the new words, which look at the cache and at one another."""
     num_heads = cache["k"].shape[1]
     q, k, v = (attnlib.split_heads(layer(x), num_heads) for layer in (attn.w_q, attn.w_k, attn.w_v))
     keys, values = append_to_cache(cache, k, v)
@@ -170,7 +170,7 @@ def _words(draw: Draw, *, b: int, n: int, d: int, h: int = 3, past: int = 4, roo
 
 
 def _in_chunks(asked: Asked, inputs: Inputs, *, chunk: int) -> tuple[Tensor, ...]:
-    """The words a few at a time, each time with the cache that was left; all outputs in one row."""
+    """Process the words a few at a time, each time with the cache that was left; join all outputs."""
     x, attn, cache = inputs
     outputs = []
     for piece in x.split(chunk, dim=1):
@@ -218,7 +218,7 @@ CACHED_ATTENTION = WrittenExercise(
 
 
 def write_with_cache(model: Any, ids: Tensor, num_tokens: int) -> Tensor:
-    """The prompt in one call, then token by token, each read once."""
+    """Read the prompt in one call, then token by token, each once."""
     attention = [block.attn for block in model.blocks]
     heads, batch = attention[0].num_heads, ids.shape[0]
     width, room = model.embed.weight.shape[1] // heads, ids.shape[1] + num_tokens
@@ -364,7 +364,7 @@ GROUPED_QUERY_ATTENTION = WrittenExercise(
 
 
 def rolling_attention(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Tensor:
-    """One new word, which takes the place of the oldest one in a ring of `window` slots."""
+    """Process one new word, which replaces the oldest one in a ring of `window` slots."""
     window = cache["k"].shape[2]
     slot, seen = cache["length"] % window, min(cache["length"] + 1, window)
     cache["k"][:, :, slot], cache["v"][:, :, slot] = k[:, :, 0], v[:, :, 0]
@@ -373,13 +373,13 @@ def rolling_attention(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Tensor:
 
 
 def _new_words(draw: Draw, *, b: int, n: int, d: int, h: int = 3, window: int = 5, past: int = 0) -> Inputs:
-    """n words, to come one after another, and a ring in which `past` words have been written."""
+    """Draw n words, to come one after another, and a ring into which `past` words have been written."""
     new = (draw.normal(b, h, n, d, scale=1.3) for _ in range(3))
     return *new, new_cache(draw, b=b, h=h, room=window, d=d, past=past, scale=1.3)
 
 
 def _one_by_one(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """The outputs of all words in one row, each asked with the ring that the one before has left."""
+    """Join the outputs of all words, each asked with the ring that the one before left."""
     *new, cache = inputs
     outputs = []
     for word in zip(*(t.split(1, dim=2) for t in new), strict=True):
@@ -419,7 +419,7 @@ MEND_ROLLING_CACHE = WrittenExercise(
 
 
 def accept(draft_p: Tensor, target_p: Tensor, tokens: Tensor) -> Tensor:
-    """Guesses of a draft, accepted or rejected one after another, so that the target's distribution comes out."""
+    """Accept or reject a draft's guesses one after another, so that the result follows the target's distribution."""
     q, p = (t.gather(-1, tokens[..., None])[..., 0] for t in (draft_p, target_p[:, :-1]))
     accepted = torch.rand(tokens.shape, device=tokens.device) * q < p
     count = accepted.long().cumprod(dim=-1).sum(dim=-1)
@@ -439,20 +439,20 @@ DRAFT = torch.tensor([[0.0, 0.45, 0.45, 0.1, 0.0], [0.0, 0.2, 0.1, 0.35, 0.35]],
 TARGET = torch.tensor(
     [[0.15, 0.25, 0.0, 0.25, 0.35], [0.2, 0.15, 0.25, 0.2, 0.2], [0.45, 0.1, 0.25, 0.2, 0.0]], dtype=torch.float64
 )
-"""With these, every mistake in drawing shows in some share, whatever is drawn, and most show in the same one."""
+"""Distributions with which every mistake in drawing shows in some share, and most in the same one."""
 
 
 def _many_guesses(
     draw: Draw, *, draft: Tensor = DRAFT, target: Tensor = TARGET, rows: int = MANY
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same two distributions in every row, and guesses that were drawn from the draft's."""
+    """Repeat the two distributions in every row, with guesses drawn from the draft's."""
     tokens = torch.stack([draw.tokens(row, rows) for row in draft], dim=1)
     draft_p, target_p = (t.to(draw.dtype).repeat(rows, 1, 1) for t in (draft, target))
     return draft_p, target_p, tokens
 
 
 def _frequencies(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """By place: the share of each token among the rows that got there, and the share of these rows."""
+    """Return by position the share of each token among the rows that got there, and the share of these rows."""
     draft_p, target_p, _ = inputs
     row = asked(*inputs)[0].long()
     vocab = draft_p.shape[-1]
@@ -472,7 +472,7 @@ def _whether_drawn_anew(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 def _as_expected(counts: Tensor, expected: Tensor) -> Tensor:
-    """The expected shares, where chance may have made what differs; else the one that is farthest off moved by 0.1.
+    """Return the expected shares if chance may explain the gap; else move the one that is farthest off by 0.1.
 
     So two answers that make the same mistake, and draw in different ways, show the same.
     """

@@ -22,7 +22,7 @@ Three = tuple[Tensor, Tensor, Tensor]
 
 
 def _based(highest: Tensor) -> Tensor:
-    """What is subtracted: the largest score, or 0 where nothing was open yet."""
+    """Return the number to subtract: the largest score, or 0 if no key has been open yet."""
     return highest.masked_fill(highest == -torch.inf, 0.0)
 
 
@@ -40,7 +40,7 @@ def online_softmax(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def _cut(scores: Tensor, widths: tuple[int, ...]) -> list[Tensor]:
-    """Blocks of these widths, again and again, until there is nothing left."""
+    """Cut blocks of these widths, over and over, until nothing is left."""
     pieces: list[Tensor] = []
     while scores.shape[-1]:
         width = min(widths[len(pieces) % len(widths)], scores.shape[-1])
@@ -87,7 +87,7 @@ def _of_rows(name: str, *, part: str = "values", hidden: bool = False, **inputs:
 
 
 def _many_blocks(name: str, *, b: int, q: int, k: int, width: int, hidden: bool = False) -> Case:
-    """One block at a time: nothing larger is made than four of them, and no three are held."""
+    """A case with one block at a time: nothing larger than four of them may be made, and no three may be held."""
     inputs = partial(_rows, b=b, q=q, k=k, widths=(width,), fleeting=True)
     return Case(name=name, inputs=inputs, part="one block at a time", hidden=hidden, largest=4 * b * q * width)
 
@@ -124,7 +124,7 @@ ONLINE_SOFTMAX = WrittenExercise(
 
 
 def attend_in_blocks(scores: Tensor, v: Tensor, block_size: int) -> Tensor:
-    """Attention out of scores (…, k) and values (…, k, d), one block of keys after another: (…, d)."""
+    """Compute attention from scores (…, k) and values (…, k, d), one block of keys after another: (…, d)."""
     highest = torch.full_like(scores[..., 0], -torch.inf)
     total, output = torch.zeros_like(highest), torch.zeros_like(v[..., 0, :])
     for start in range(0, scores.shape[-1], block_size):
@@ -149,7 +149,7 @@ def _row_and_values(
     close: int = 0,
     low: float = 0,
 ) -> tuple[Tensor, Tensor, int]:
-    """In every other row the first `close` keys are closed, and all scores lower by `low`; with h, one axis more."""
+    """Draw scores and values. Every other row closes its first `close` keys and lowers its scores; `h` adds an axis."""
     shape = (b, h) if h else (b,)
     scores = draw.normal(*shape, k, scale=scale)
     scores[::2, ..., :close] = -torch.inf
@@ -192,14 +192,14 @@ MEND_ONLINE = WrittenExercise(
 
 
 def merge(o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor) -> Three:
-    """Two parts of the same rows as one: output (…, d), not divided, largest score and sum (…)."""
+    """Merge two parts of the same rows: output (…, d), not divided, largest score and sum (…)."""
     m = torch.maximum(m1, m2)
     first, second = (m1 - _based(m)).exp(), (m2 - _based(m)).exp()
     return first[..., None] * o1 + second[..., None] * o2, m, first * l1 + second * l2
 
 
 def part_of(scores: Tensor, v: Tensor) -> Three:
-    """What a part of the keys contributes: scores (…, q, k) and values (…, k, d) -> o, m, l."""
+    """Return the contribution of a part of the keys: scores (…, q, k) and values (…, k, d) -> o, m, l."""
     highest = scores.amax(dim=-1)
     powers = (scores - _based(highest)[..., None]).exp()
     return powers @ v, highest, powers.sum(dim=-1)
@@ -208,7 +208,7 @@ def part_of(scores: Tensor, v: Tensor) -> Three:
 def _parts(
     draw: Draw, *, b: int, q: int, d: int, parts: int = 2, scale: float = 1.5, empty: tuple[int, ...] = ()
 ) -> tuple[Tensor, ...]:
-    """Parts of 3, 4, 5 … keys; those named in `empty` have been closed in every other row."""
+    """Draw parts of 3, 4, 5 … keys; those named in `empty` are closed in every other row."""
     found: list[Tensor] = []
     for number in range(parts):
         scores = draw.normal(b, q, 3 + number, scale=scale)
@@ -313,7 +313,7 @@ def _words(
 
 
 def _visits(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Which block of queries meets which block of keys, as a table of 0 and 1, and how many meetings that are.
+    """Return a table of 0 and 1 for which block of queries meets which block of keys, and the number of meetings.
 
     A value that is NaN spoils every output into which it is multiplied, even with a weight of zero.
     """
@@ -334,7 +334,7 @@ def _of_words(name: str, *, part: str = "values", hidden: bool = False, **inputs
 
 
 def _small(name: str, make: Any, *, b: int, n: int, block: int, hidden: bool = False, **inputs: Any) -> Case:
-    """Allowed are four times the scores of all queries with one block of keys, which is less than half of the table."""
+    """Allow four times the scores of all queries with one block of keys, less than half of the table."""
     inputs_of = partial(make, b=b, n=n, block=block, d=3, **inputs)
     return Case(name=name, inputs=inputs_of, part="no table", largest=4 * b * n * block, hidden=hidden)
 
@@ -400,7 +400,7 @@ FLASH_ATTENTION = WrittenExercise(
 
 
 def softmax_gradient(weights: Tensor, grad_weights: Tensor) -> Tensor:
-    """The gradient of the scores: more weight for one key means less for all others of the row."""
+    """Return the gradient of the scores: more weight for one key means less for all others of the row."""
     return weights * (grad_weights - (weights * grad_weights).sum(dim=-1, keepdim=True))
 
 
@@ -468,7 +468,7 @@ def flash_backward(
 
 
 def _kept(draw: Draw, *, b: int, n: int, d: int, block: int = 3, causal: bool = True, h: int = 0) -> tuple[Any, ...]:
-    """What the forward pass has kept, all rows at once because that is quicker, and a gradient of the output."""
+    """Return what the forward pass keeps, all rows computed at once for speed, and a gradient of the output."""
     q, k, v, size, is_causal = _words(draw, b=b, n=n, d=d, block=block, causal=causal, h=h)
     scores = _scores(q.double(), k.double(), slice(0, n), slice(0, n), is_causal)
     o, lse = scores.softmax(dim=-1) @ v.double(), scores.logsumexp(dim=-1)

@@ -1,1 +1,1 @@
-"""Exercises of lesson 11: scores that find a head by what it looks at, and the circuits that say what it does."""
+"""Exercises of lesson 11: scores that find a head by where it looks, and circuits that show what it does."""

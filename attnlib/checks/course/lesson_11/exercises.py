@@ -1,4 +1,4 @@
-"""Lesson 11: a head that copies, by hand and trained, and experiments that say what heads do."""
+"""Lesson 11: a head that copies, by hand and trained, and experiments that show what heads do."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,7 +35,7 @@ _WIDE: dict[str, Any] = {"vocab": 7, "d_model": 20, "heads": 2, "depth": 3}
 def _model(
     draw: Draw, *, vocab: int, d_model: int, heads: int, depth: int, training: bool = False, hooks: int = 0
 ) -> dict[str, Any]:
-    """An AttentionOnly with weights that are drawn: large enough that its heads look somewhere."""
+    """Draw an AttentionOnly with weights large enough that its heads look somewhere."""
     sizes = (vocab, d_model, heads, depth)
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in attnlib.AttentionOnly(*sizes).named_parameters()}
@@ -60,22 +60,22 @@ def induction_by_hand(vocab: int, n: int) -> Tensor:
 
 
 def _blocks(b: int, n: int, vocab: int, period: int) -> Tensor:
-    """BOS, and a block without a token twice, over and over: what comes next is certain as soon as it repeats."""
+    """Repeat BOS and a block of distinct tokens: once it repeats, the next token is certain."""
     draw = Draw("blocks", b, n, vocab, period)
     blocks = 1 + torch.stack([draw.normal(vocab - 1).argsort()[:period] for _ in range(b)])
     return F.pad(blocks.repeat(1, n // period + 1)[:, : n - 1], (1, 0))
 
 
 def _looks(x: Tensor, w_qk: Tensor) -> Tensor:
-    """The weights of a head by its W^QK, each query on itself and what came before."""
+    """Return the weights of a head by its W^QK, each query on itself and on what came before."""
     allowed = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
     return (x @ w_qk @ x.mT).masked_fill(~allowed, -torch.inf).softmax(dim=-1)
 
 
 def _what_it_predicts(asked: Asked, inputs: Inputs, periods: tuple[int, int]) -> tuple[Tensor, ...]:
-    """How many repeats the two heads get right, and, unless that is all of them, what they do instead.
+    """Return the share of repeats the two heads get right and, unless that is all of them, what they do instead.
 
-    Instead, because designs differ, and one that predicts is as right as another.
+    They are left out for designs that work, because designs differ and any that predicts is right.
     """
     (vocab, n), (matrices,) = inputs, asked(*inputs)
     qk_0, ov_0, qk_1, ov_1 = matrices.double()
@@ -127,7 +127,7 @@ INDUCTION_BY_HAND = WrittenExercise(
 def train_and_film(
     model: nn.Module, batches: Tensor, lr: float, every: int, make: Any = torch.optim.AdamW
 ) -> tuple[Tensor, Tensor]:
-    """Train, and keep a copy of all weights after every so many steps."""
+    """Train, and keep a copy of all weights every given number of steps."""
     optimiser, losses = make(model.parameters(), lr=lr), []
     frames = [nn.utils.parameters_to_vector(model.parameters()).detach()]
     for step, ids in enumerate(batches, start=1):
@@ -192,7 +192,7 @@ TRAIN_AND_FILM = WrittenExercise(
 
 
 def find_heads(model: nn.Module, ids: Tensor, period: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Three scores of each head, what even weights would score, and the head that scores highest."""
+    """Return three scores of each head, the score of even weights, and the head with the highest score."""
     weights = torch.stack(model(ids, return_weights=True)[1]).mean(dim=1)  # (depth, h, n, n)
     even = torch.ones_like(weights[0, 0]).tril()
     scores, baseline = _scores(weights, period), _scores(even / even.sum(dim=-1, keepdim=True), period)
@@ -249,13 +249,13 @@ FIND_HEADS = WrittenExercise(
 
 
 def break_repeats(ids: Tensor, period: int) -> Tensor:
-    """The tokens of each sequence in another order, BOS still first."""
+    """Shuffle the tokens of each sequence, BOS still first."""
     order = torch.rand(ids[:, 1:].shape).argsort(dim=-1)
     return torch.cat([ids[:, :1], ids[:, 1:].gather(1, order)], dim=1)
 
 
 def _repeats_left(ids: Tensor, period: int) -> Tensor:
-    """The induction score of a perfect head, which looks evenly behind all earlier places of the query's token."""
+    """Return the induction score of a perfect head, which looks evenly behind all earlier copies of its token."""
     n = ids.shape[1]
     match = (F.pad(ids, (1, 0), value=-1)[:, None, :n] == ids[:, :, None]).tril().double()
     weights = match / match.sum(dim=-1, keepdim=True).clamp(min=1)
@@ -267,7 +267,7 @@ LEFT = 0.25
 
 
 def _as_a_control(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What is wrong with it: BOS moved, tokens exchanged, or the repeats still there; all 0 for any good control."""
+    """Mark what is wrong with a control: BOS moved, tokens exchanged, the repeats still there; all 0 for a good one."""
     (ids, period), (control,) = inputs, asked(*inputs)
     if control.shape != ids.shape or control.is_floating_point():
         return (control,)
@@ -343,7 +343,7 @@ def _ablated(
     unknown: bool = False,
     **more: Any,
 ) -> tuple[Any, ...]:
-    """A model, sentences, and `at`: layer, head, perhaps the mean; one of the ids may be unknown to the model."""
+    """Draw a model, sentences, and `at`: layer, head, perhaps the mean; one id may be unknown to the model."""
     ids = draw.integers(0, sizes["vocab"], (b, n))
     if unknown:
         ids[-1, -1] = sizes["vocab"]
@@ -356,7 +356,7 @@ def _at(name: str, *at: Any, part: str = "values", b: int = 3, n: int = 5, **mor
 
 
 def _model_alone(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """How many logits come back: what they are is compared where the mean is."""
+    """Return the shape of the logits: their values are compared where the mean is."""
     return (torch.tensor(asked(*inputs)[0].shape),)
 
 

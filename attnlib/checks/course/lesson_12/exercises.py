@@ -79,11 +79,11 @@ SHARED_ENCODER = WrittenExercise(
 
 ENCODER = {theirs: ours for theirs, ours in LAYERS.items() if ours.startswith("encoder.")}
 BIG: dict[str, Any] = {"d_model": 12, "heads": 3, "hidden": 12, "depth": 2}
-"""The MLP is as wide as the words, so that nothing raises where its two matrices are exchanged."""
+"""Sizes with an MLP as wide as the words, so that exchanging its two matrices raises nothing."""
 
 
 def load_encoder(encoder: nn.Module, weights: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-    """Published names to the encoder's own, and what it then makes of x."""
+    """Load published names into the encoder's own, and return its output for x."""
     own = {
         f"{ours.removeprefix('encoder.')}.{kind}": weights[f"albert.{theirs}.{kind}"]
         for theirs, ours in ENCODER.items()
@@ -95,7 +95,7 @@ def load_encoder(encoder: nn.Module, weights: dict[str, Tensor], x: Tensor) -> t
 
 
 def _to_load(draw: Draw, *, b: int, n: int, d_model: int, heads: int, hidden: int, depth: int) -> tuple[Any, ...]:
-    """An encoder with other weights than those in the file, which also holds some that are not its own."""
+    """Return an encoder whose weights differ from those in the file, which also holds some of others."""
     sizes = (d_model, heads, hidden, depth)
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in attnlib.SharedEncoder(*sizes).named_parameters()}
@@ -145,7 +145,7 @@ LOAD_ENCODER = WrittenExercise(
 
 
 def fill_in(model: nn.Module, ids: Tensor, position: int, k: int, mask_id: int) -> tuple[Tensor, Tensor]:
-    """The k likeliest tokens at a position that is masked, and how likely they are."""
+    """Return the k likeliest tokens at a masked position, and how likely they are."""
     masked = ids.clone()
     masked[position] = mask_id
     top = model(masked[None])[0, position].softmax(dim=-1).topk(k)
@@ -155,7 +155,7 @@ def fill_in(model: nn.Module, ids: Tensor, position: int, k: int, mask_id: int) 
 def _to_fill(
     draw: Draw, *, n: int, position: int, k: int, vocab: int = 13, d: int = 7, scale: float = 1.5
 ) -> tuple[Any, ...]:
-    """A model that sees both sides, and a sentence in which the mask is the last token of the vocabulary."""
+    """Return a model that sees both sides, and a sentence whose mask is the vocabulary's last token."""
     max_len = n + 3
     weights = {"embed": draw.normal(vocab, d, scale=scale), "places": draw.normal(max_len, d)}
     ids = draw.integers(0, vocab - 1, (n,))
@@ -204,7 +204,7 @@ WIDER = "albert.encoder.embedding_hidden_mapping_in"
 
 
 def mended_tables(weights: dict[str, Tensor], ids: Tensor) -> Tensor:
-    """Words, positions and the first of two kinds, normed and widened."""
+    """Add words, positions and the first of two kinds, then normalise and widen them."""
     words = weights[f"{TABLES}.word_embeddings.weight"][ids]
     places = weights[f"{TABLES}.position_embeddings.weight"][: ids.shape[1]]
     x = words + places + weights[f"{TABLES}.token_type_embeddings.weight"][0]
@@ -215,7 +215,7 @@ def mended_tables(weights: dict[str, Tensor], ids: Tensor) -> Tensor:
 
 
 def _tables(draw: Draw, *, b: int, n: int, d: int, wide: int, vocab: int = 11) -> tuple[Any, ...]:
-    """Tables whose numbers are as small as published ones."""
+    """Draw tables with numbers as small as published ones."""
     weights = {
         f"{TABLES}.word_embeddings.weight": draw.normal(vocab, d, scale=0.02),
         f"{TABLES}.position_embeddings.weight": draw.normal(n + 4, d, scale=0.02),
@@ -254,7 +254,7 @@ MEND_TABLES = WrittenExercise(
 
 
 def atom_map(weights: Tensor, before: Tensor, after: Tensor, elements: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each atom of the product comes from by one head, or by many, and how the attention is divided."""
+    """Map each atom of the product to where it comes from, by one head or many, with the attention's shares."""
     asks = weights[..., after, :][..., before]
     is_asked = weights[..., before, :][..., after].mT
     same = elements[after][:, None] == elements[before]
@@ -324,7 +324,7 @@ ATOM_MAP = WrittenExercise(
 
 
 def find_head(origins: list[Tensor], truths: list[Tensor], partners: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """How often each head is right over all atoms, what guessing would be, and the best head."""
+    """Return each head's accuracy over all atoms, the accuracy of guessing, and the best head."""
     right, guessed = [], []
     for origin, truth, partner in zip(origins, truths, partners, strict=True):
         found = truth[torch.arange(len(truth)), origin]
@@ -338,7 +338,7 @@ def find_head(origins: list[Tensor], truths: list[Tensor], partners: list[Tensor
 def _drawn_answers(
     draw: Draw, *, depth: int, heads: int, sizes: tuple[tuple[int, int], ...], alone: bool = False
 ) -> tuple[Any, ...]:
-    """Reactions of (p, r) atoms; heads that guess among the partners, and one that is right more often."""
+    """Draw reactions of (p, r) atoms; heads that guess among the partners, and one that is right more often."""
     origins, truths, partners = [], [], []
     good = int(draw.integers(0, depth * heads, (1,)))
     for p, r in sizes:
@@ -359,7 +359,7 @@ def _drawn_answers(
 
 
 def _answers(draw: Draw, **sizes: Any) -> tuple[Any, ...]:
-    """The same, drawn again until one head is better than all others: either of two would be right."""
+    """Draw answers again until one head is better than all others: with a tie, either of two would be right."""
     while True:
         inputs = _drawn_answers(draw, **sizes)
         best, second = find_head(*inputs)[0].flatten().topk(2).values

@@ -49,5 +49,5 @@ def load(path: Path) -> ModuleType:
 
 
 def files() -> list[Path]:
-    """Those of the bank."""
+    """The files of the bank of right answers."""
     return sorted(path for place in __path__ for path in Path(place).glob("[!_]*.py"))

@@ -12,7 +12,7 @@ import attnlib
 
 
 def ablated_by_einops(model, ids, layer, head, mean=False):
-    """In place: what goes into w_o is nobody else's."""
+    """Change the heads in place: nobody else uses the input of w_o."""
     at = model.layers[layer]
 
     def hook(module, args):
@@ -66,7 +66,7 @@ def ablated_in_the_weights(model, ids, layer, head, mean=False):
 
 
 def heads_of(at, x):
-    """What the heads of a layer hand to w_o, (b, h, n, d)."""
+    """Return what the heads of a layer pass to w_o, (b, h, n, d)."""
     q, k, v = (attnlib.split_heads(project(x), at.num_heads) for project in (at.w_q, at.w_k, at.w_v))
     places = torch.arange(x.shape[1])
     q, k = (attnlib.rotate(t, places) for t in (q, k))
@@ -161,7 +161,7 @@ def written_by(model, ids, head):
 
 
 def patched_without_w_o(model, ids, other, head):
-    """What the head writes, computed beside the model."""
+    """Compute what the head writes beside the model, and add the change."""
     change = written_by(model, other, head) - written_by(model, ids, head)
     handle = model.layers[1].w_k.register_forward_pre_hook(lambda _, inputs: (inputs[0] + change,))
     try:

@@ -34,7 +34,7 @@ def added_by_silencing(x, w_q, w_k, w_v, w_o, num_heads):
 
 
 def added_values_first(x, w_q, w_k, w_v, w_o, num_heads):
-    """What travels is made before it travels: x W_V W_O."""
+    """Combine the values with w_o before they travel: x W_V W_O."""
     d = w_o.shape[0] // num_heads
     new = []
     for h in range(num_heads):

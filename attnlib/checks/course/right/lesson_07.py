@@ -342,7 +342,7 @@ def mended_with_torch(q, k, v, past_k, past_v):
 
 
 def mended_by_distance(q, k, v, past_k, past_v):
-    """What counts is the difference: all keys may be turned back, and the queries with them."""
+    """Use that only the difference counts: all keys may be turned back, and the queries with them."""
     n, m = q.size(-2), past_k.size(-2)
     positions = torch.arange(n, device=q.device)
     back = torch.full((m,), -m, device=q.device)

@@ -12,7 +12,7 @@ from attnlib.checks.asking.time_limits import TimeLimits
 
 
 class Bench(Attempt):
-    """A module that is built once, and gets one class after another: what is changed in `forward` leaves its layers."""
+    """A module that is built once and given one class after another: changes in `forward` leave its layers alone."""
 
     def __init__(self, limits: TimeLimits) -> None:
         self.limits = limits

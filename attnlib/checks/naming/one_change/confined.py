@@ -1,8 +1,8 @@
-"""Running a search where it can do nothing: in a forked child behind Landlock, seccomp and limits.
+"""Run a search where it can do no harm: in a forked child behind Landlock, seccomp and limits.
 
-A changed answer is a program that nobody has written. A branch that never ran may run now, and delete a folder, or
-write into a list of the notebook. The child has the notebook's objects as they are, and nobody else sees what it does
-to them.
+A changed answer is a program nobody has written. A branch that never ran may run now and delete a folder, or append
+to a list of the notebook. The child has the notebook's objects as they are, and nobody else sees what it does with
+them.
 """
 
 import contextlib
@@ -34,17 +34,17 @@ PROT_READ = 1
 
 
 class Unconfined(Exception):
-    """No child can be confined here, or compute: nothing was run."""
+    """Raised before anything runs, if no child can be confined here, or none could compute."""
 
 
 def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
-    """What the work returns, in JSON's types; None where it does not end, or ends the child.
+    """Return the result of `work`, run in a child, in JSON's types; None if it doesn't end, or ends the child.
 
     Raises `Unconfined`, and RuntimeError with the traceback for any other exception of the work's.
     """
     if sys.platform != "linux" or torch.cuda.is_initialized():  # CUDA does not survive a fork
         raise Unconfined
-    from attnlib.checks.asking import confine  # for Linux alone
+    from attnlib.checks.asking import confine  # only on Linux
 
     if confine.landlock_abi() == 0 or not confine.seccomp_works():
         raise Unconfined
@@ -68,7 +68,7 @@ def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
         raise Unconfined
     try:
         told = json.loads(said)
-    except ValueError:  # it was ended on its way
+    except ValueError:  # it was killed while writing
         return None
     if "fault" in told:
         raise RuntimeError(told["fault"])
@@ -76,7 +76,7 @@ def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
 
 
 def _become_harmless(confine: Any, work: Callable[[], Any], writer: int, parent: int, limits: TimeLimits) -> NoReturn:
-    """Give up all that could reach anything, see that torch still computes, do the work, and end."""
+    """Give up all access, check that torch still computes, do the work, and end."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
@@ -85,7 +85,7 @@ def _become_harmless(confine: Any, work: Callable[[], Any], writer: int, parent:
             os._exit(0)
         _close_all_but(writer)
         _keep_memory_apart(confine.LIBC)
-        gc.freeze()  # what the notebook has dropped is its own to clean up, and no page is copied for it
+        gc.freeze()  # the notebook cleans up its own garbage, and no page is copied for that
         cpu = math.ceil(limits.search_cpu + limits.search_case_cpu) + 1
         confine.limit_resources(cpu_seconds=cpu, memory_bytes=MEMORY, file_bytes=0, threads=MOST_THREADS)
         confine.no_new_privileges()
@@ -111,18 +111,18 @@ def _returned(work: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _close_all_but(kept: int) -> None:
-    """Close what the notebook has open: a right to a file that is open already is not taken back by Landlock."""
+    """Close the notebook's open files: Landlock doesn't take back the right to a file that is already open."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nowhere, standard)
     for descriptor in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
         if descriptor > 2 and descriptor != kept:
-            with contextlib.suppress(OSError):  # the one that has listed them
+            with contextlib.suppress(OSError):  # the descriptor that listed them
                 os.close(descriptor)
 
 
 def _keep_memory_apart(libc: Any) -> None:
-    """Let nothing be written to memory that others see, too: a file's that is mapped, a tensor's that is shared."""
+    """Keep writes out of memory that others see as well: a mapped file's, or a shared tensor's."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         addresses, rights = line.split()[:2]
         if rights[1] == "w" and rights[3] == "s":
@@ -132,7 +132,7 @@ def _keep_memory_apart(libc: Any) -> None:
 
 
 def _read(reader: int, child: int, limits: TimeLimits) -> bytes:
-    """All that the child says until it ends, or does nothing for too long."""
+    """Read everything the child sends until it ends, or is idle for too long."""
     patience, found = Patience(limits.search_waiting, limits.search_wall), b""
     ready = select.poll()
     ready.register(reader, select.POLLIN)
@@ -145,7 +145,7 @@ def _read(reader: int, child: int, limits: TimeLimits) -> bytes:
             found += more
         before, spent = wall, cpu
         wall = time.monotonic()
-        with contextlib.suppress(OSError):  # it is gone, and nobody has to wait for it
+        with contextlib.suppress(OSError):  # it is gone, and needs no waiting for
             cpu = time.clock_gettime(clock)
         patience.spend(wall - before, cpu - spent)
     return found

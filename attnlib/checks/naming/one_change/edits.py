@@ -1,4 +1,4 @@
-"""All that is tried on an answer: the same repair in one place, or in several that look alike."""
+"""The edits tried on an answer: the same repair in one place, or in several that look alike."""
 
 import ast
 import contextlib
@@ -24,7 +24,7 @@ class Edit:
 
     @property
     def moves_statements(self) -> bool:
-        """Whether it leaves out or moves whole statements, or takes one way out of two: other statements run then."""
+        """True if it drops or moves whole statements, or takes one branch of two: other statements run then."""
         moved = ast.Pass | ast.If | ast.FunctionDef | ast.With | ast.For
         return self.repair.kind == "branch" or any(isinstance(new, moved) for _, new in self.places)
 
@@ -41,7 +41,7 @@ class Edit:
                 site.put(site.node)
 
     def leaves_layers(self, written: Written) -> bool:
-        """Whether it lies in methods of a module other than its `__init__`."""
+        """True if it lies in methods of a module other than its `__init__`."""
         return all(id(site.statement) in written.behind_init for site, _ in self.places)
 
 
@@ -69,7 +69,7 @@ def edits_of(written: Written, aspects: set[str]) -> list[Edit]:
 
 
 def _looks(site: Site) -> Iterator[str]:
-    """What places have to share in order to be changed together: a slip is made wherever one writes the same."""
+    """Yield the keys that places to be changed together share: a slip is made wherever one writes the same."""
     node = site.node
     if isinstance(node, ast.AugAssign):
         yield f"{ast.unparse(node.target)} {type(node.op).__name__}="
@@ -91,7 +91,7 @@ def _looks(site: Site) -> Iterator[str]:
 
 
 def _exchanges(tree: ast.Module) -> Iterator[Edit]:
-    """Two variables, or two of the object's own, that have taken each other's place throughout."""
+    """Yield edits that exchange two variables, or two of the object's own attributes, throughout."""
     places: dict[str, list[Site]] = {}
     for site in sites(tree):
         if isinstance(site.node, ast.Name) and site.node.id in site.scope.names:

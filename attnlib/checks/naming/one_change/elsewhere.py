@@ -1,4 +1,4 @@
-"""What a change has to stand before it is told: other numbers and sizes, and that it does not only hide the mistake.
+"""Tests of a change before it is reported: other numbers and sizes, and that it does more than hide the mistake.
 
 Nearly every place can be changed so that something raises, or is never found again. If an error was asked for, or a
 stale entry of a cache was to blame, the numbers are then right, and the reason would be wrong.
@@ -25,7 +25,7 @@ from attnlib.checks.naming.one_change.edits import Edit
 from attnlib.checks.naming.one_change.written import Written
 
 SEEDS = (1, 2, 3)
-"""What is added to the seed of the notebook's own numbers."""
+"""Added to the seed of the notebook's own numbers."""
 LARGE = 100.0
 """From this magnitude on, a case is one of scores that are too large for exp."""
 HASH = getattr(Tensor.__hash__, "__code__", None)
@@ -35,7 +35,7 @@ ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
 def other_cases(
     exercise: Exercise, cases: Sequence[Case], asking: Asking
 ) -> Iterator[tuple[Case, Observation, Asking]]:
-    """The cases with other numbers; with other sizes, those of earlier calls; large ones where any has to be right."""
+    """Yield the cases with other numbers, with sizes of earlier calls and, if some case is large, large numbers."""
     sizes = [
         replace(case, name=f"{case.name} ({number})", inputs=make, after=())
         for case in cases
@@ -45,7 +45,7 @@ def other_cases(
     for more in SEEDS:
         other = replace(asking, seed=asking.seed + more)
         for case in (*cases, *sizes, *_large(cases)):
-            if case.watched:  # devices and sizes of tensors depend on no number
+            if case.watched:  # devices and sizes of tensors don't depend on the numbers
                 continue
             expected = observe(exercise, exercise.reference, case, other, exact=True)
             if (expected.failure is not None) == case.raises:
@@ -53,7 +53,7 @@ def other_cases(
 
 
 def _large(cases: Sequence[Case]) -> Iterator[Case]:
-    """Inputs thirty times as large: a softmax that is right by luck underflows, or becomes infinite."""
+    """Yield inputs thirty times as large: a softmax that is right only by luck underflows, or becomes infinite."""
     magnitude = max((case.magnitude for case in cases), default=0.0)
     if magnitude < LARGE:
         return
@@ -69,7 +69,7 @@ def _thirty_times(make: Callable[[Draw], Any], draw: Draw) -> Any:
 
 @dataclass
 class Steps:
-    """What an answer did: from which statement to which it went, which errors came up, what it hashed."""
+    """A record of one run: the steps from statement to statement, the errors raised, the statements that hashed."""
 
     statements: dict[int, int]
     own: set[int]
@@ -77,10 +77,10 @@ class Steps:
     ways: set[tuple[str, int, int]] = field(default_factory=set)
     raised: set[tuple[str, int]] = field(default_factory=set)
     hashed: set[int] = field(default_factory=set)
-    """The statements in which a tensor is looked up: by what it is, and never by its numbers."""
+    """The statements that look a tensor up: by its identity, never by its numbers."""
 
     def at(self, frame: FrameType) -> int:
-        """The statement in which a frame is."""
+        """Return the statement that a frame is in."""
         return self.statements.get(frame.f_lineno, frame.f_lineno)
 
 
@@ -113,7 +113,7 @@ def _follow(steps: Steps, path: str) -> Any:
                 steps.ways.add((frame.f_code.co_name, last, steps.at(frame)))
             last = steps.at(frame)
         elif event == "exception" and not issubclass(argument[0], ENDS):
-            last = 0  # what comes next is no way that the answer chose
+            last = 0  # the answer didn't choose where it goes on
             trace = argument[2]
             while trace.tb_next is not None:
                 trace = trace.tb_next
@@ -125,7 +125,7 @@ def _follow(steps: Steps, path: str) -> Any:
 
 
 def hides(before: Steps, after: Steps, edit: Edit) -> bool:
-    """Whether the change brings an error, has a tensor looked up, or closes a way without saying so."""
+    """True if the change adds an error or a look-up by tensor, or closes a way through the code without saying so."""
     if after.raised - before.raised or after.hashed - before.hashed:
         return True
     return not edit.moves_statements and bool(before.ways - after.ways)

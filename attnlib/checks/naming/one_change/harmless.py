@@ -28,7 +28,7 @@ BUILTINS = {
     *(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)),
 }
 MADE_BY_PYTHON = ("__build_class__", "__import__", "__name__")
-"""What its own statements use: a class, and an import that was looked at."""
+"""The names that Python's own statements use: for a class, and for an import that was checked."""
 LIBRARIES = (
     "math",
     "einops",
@@ -81,7 +81,7 @@ ATTRIBUTES |= {"embed", "positions", "blocks", "norm1", "attn", "norm2", "mlp", 
 
 
 def made_harmless(written: Written) -> Written | None:
-    """The answer, with nothing around it but what it names; None where that is more than to compute."""
+    """Return the answer with only the names it uses around it; None if it might do more than compute."""
     reader = _Reader()
     if not reader.reads(written, again=True):
         return None
@@ -94,12 +94,12 @@ class _Reader:
     """Reads an answer, and all of the notebook's functions that it leads to."""
 
     named: dict[str, Any] = field(default_factory=dict)
-    """What the answer's own names stand for that it takes from outside."""
+    """The outside values behind the names that the answer uses."""
     seen: set[int] = field(default_factory=set)
     attributes: set[str] = field(default_factory=lambda: set(ATTRIBUTES))
 
     def reads(self, written: Written, *, again: bool = False) -> bool:
-        """Whether it only computes. What is not defined `again` must leave nothing behind in the notebook, either."""
+        """True if it only computes; unless defined `again`, it must also leave nothing behind in the notebook."""
         outside = _outside(written.tree)
         imported = _imported(written.tree)
         names = {name: written.namespace[name] for name in outside if name in written.namespace} | imported
@@ -121,7 +121,7 @@ class _Reader:
         return all(self._all(child, names, outside) for child in ast.iter_child_nodes(node))
 
     def _stands_for_nothing_bad(self, chain: list[str], names: dict[str, Any]) -> bool:
-        """Follow the names through modules, as in `torch.nn.functional.softmax`; behind that, each is an attribute."""
+        """True if the name is harmless, followed through modules (`torch.nn.functional.softmax`), then attributes."""
         first, *rest = chain
         if first not in names:
             return (first in BUILTINS and all(name in self.attributes for name in rest)) or not hasattr(builtins, first)
@@ -147,7 +147,7 @@ class _Reader:
 
 
 def _held(value: Any) -> Iterator[Any]:
-    """What a function or a class of the notebook keeps from one call to the next."""
+    """Yield what a function or a class of the notebook keeps from one call to the next."""
     if isinstance(value, type):
         methods = (FunctionType, staticmethod, classmethod, property)
         yield from (v for n, v in vars(value).items() if not n.startswith("__") and not isinstance(v, methods))
@@ -157,7 +157,7 @@ def _held(value: Any) -> Iterator[Any]:
 
 
 def _is_of_a_library(value: Any) -> bool:
-    """Whether it is a function or a class that only computes. Where a function comes from, its own globals tell."""
+    """True for a function or a class that only computes. A function's own globals tell where it comes from."""
     home = str(value.__globals__.get("__name__") if isinstance(value, FunctionType) else _module_of(value))
     if home == "builtins":
         return getattr(value, "__name__", "") in BUILTINS
@@ -169,7 +169,7 @@ def _is_of_a_library(value: Any) -> bool:
 
 
 def _module_of(value: Any) -> str:
-    """Where a class or a compiled function is from; of an object, where its class is, if that is one of annotations."""
+    """Return the module of a class or compiled function; for an object, its class's, if it is one of annotations."""
     if isinstance(value, type):
         home = str(value.__module__)
         return home if getattr(sys.modules.get(home), value.__name__, None) is value else ""
@@ -203,7 +203,7 @@ def _outside(tree: ast.Module) -> set[str]:
 
 
 def _imported(tree: ast.Module) -> dict[str, Any]:
-    """The names that an import in a function binds; None for a module that is not there yet, or of no such library."""
+    """Return the names bound by imports in functions; None for a module not loaded yet, or of no such library."""
     found: dict[str, Any] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -217,7 +217,7 @@ def _imported(tree: ast.Module) -> dict[str, Any]:
 
 
 def _own_attributes(tree: ast.Module) -> set[str]:
-    """What the answer gives to its own objects: methods, and what is assigned to `self` or in a class."""
+    """Return the attributes the answer gives its own objects: methods, and what is assigned to `self` or in a class."""
     found = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     for node in (s for c in ast.walk(tree) if isinstance(c, ast.ClassDef) for s in c.body):
         if isinstance(node, ast.FunctionDef):

@@ -1,4 +1,4 @@
-"""What undoes slips in expressions: numbers, patterns, functions, operators, calls, names."""
+"""Repairs of slips in expressions: numbers, patterns, functions, operators, calls, names."""
 
 import ast
 import re
@@ -44,10 +44,10 @@ MEANT = {
     "matmul": ("dot", "mul"),
     "reshape": ("view",),
 }
-"""What was meant, and what is written for it; `replacements.RELATED` has more, in both directions."""
+"""For each function, those written by mistake for it; `replacements.RELATED` has more, in both directions."""
 
 TRUTHS = re.compile("mask|real|pad|open|allow|block|keep|kept|seen|valid|hid|past|future|closed|causal")
-"""What variables are called that hold True and False."""
+"""Names of variables that hold True and False."""
 
 REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "var", "std", "norm", "prod", "any", "all", "logsumexp")
 NEW_TENSORS = ("zeros", "ones", "empty", "arange", "full", "eye", "tensor", "linspace", "rand", "randn")
@@ -143,7 +143,7 @@ def _layer_of(node: ast.AST) -> ast.expr | None:
 
 
 def reduces(node: ast.AST) -> bool:
-    """Whether it is a reduction along an axis that is named."""
+    """True for a reduction with `dim=`."""
     named = getattr(getattr(node, "func", None), "attr", "") in REDUCTIONS
     return named and any(keyword.arg == "dim" for keyword in getattr(node, "keywords", ()))
 
@@ -218,7 +218,7 @@ def of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:
 
 
 def _is_measured(site: Site) -> bool:
-    """Whether nothing but a length is taken of it."""
+    """True if only its length or shape is used."""
     called = getattr(site.parent, "func", None)
     return (isinstance(called, ast.Name) and called.id == "len") or getattr(site.parent, "attr", "") in (
         "shape",

@@ -1,4 +1,4 @@
-"""What undoes slips in statements: a step too few at their end, a branch, a block, a result that nobody keeps."""
+"""Repairs of slips in statements: a missing last step, a branch, a block, a result that nobody keeps."""
 
 import ast
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
 
 
 def of_condition(site: Site, aspects: set[str]) -> Iterator[Repair]:
-    """One of two ways that is taken in every case."""
+    """Take one of two branches in every case."""
     node: Any = site.node
     if isinstance(node, ast.IfExp):
         yield Repair(node.body, "branch")
@@ -60,7 +60,7 @@ def of_condition(site: Site, aspects: set[str]) -> Iterator[Repair]:
 
 
 def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
-    """A block without its `with`, and a `return` that stands too deep."""
+    """Take a block out of its `with`, and move a `return` that is indented too far."""
     node: Any = site.node
     if isinstance(node, ast.With):
         yield Repair(ast.If(ast.Constant(True), node.body, []), "removal", "its lines outside of")
@@ -78,7 +78,7 @@ def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
 
 
 def of_lost_result(site: Site, aspects: set[str]) -> Iterator[Repair]:
-    """A result that nobody keeps, and a change in place."""
+    """Keep a result that was thrown away, or make a change in place."""
     node: Any = site.node
     if isinstance(node, ast.AugAssign):
         target = ast.Name(node.target.id, ast.Load()) if isinstance(node.target, ast.Name) else None

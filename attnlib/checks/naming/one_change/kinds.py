@@ -1,4 +1,4 @@
-"""The kinds of change, as they are told: of a finding, the id and the title."""
+"""The kinds of change as findings: an id and a title for each."""
 
 from attnlib.checks.exercise import Misconception
 
@@ -32,10 +32,10 @@ CHANGES = {
         "step": "A step is missing",
     }.items()
 }
-"""What is told of each kind of change; those of which there are few, and which say much, are tried first.
+"""The finding for each kind of change; kinds that are rare and say much are tried first.
 
-Before all others that may change a number, one way out of two is taken in every case. Where that helps, many a change
-further up would do so by chance: a number that makes the condition never hold, say.
+Taking one branch of two in every case comes before anything that may change a number. Where that helps, many a
+change further up would help by chance, such as a number that makes the condition never hold.
 """
 
 MOVES = ("in_place", "function", "removal", "dtype", "addition", "step")

@@ -1,4 +1,4 @@
-"""Why a place needs a kind of change: the texts of `repairs.md`, found by the syntax around the place."""
+"""Reasons why a place needs a kind of change: the texts of `repairs.md`, found by the syntax around the place."""
 
 import ast
 import pkgutil
@@ -22,19 +22,19 @@ SIGNS: dict[type[ast.AST], str] = {
 
 @dataclass(frozen=True)
 class Reason:
-    """A text, and where it is told."""
+    """A text, and the kinds of change and places it applies to."""
 
     kinds: frozenset[str]
     places: tuple[str, ...]
     text: str
 
     def fits(self, kind: str, called: set[str]) -> bool:
-        """Whether it is about such a change, at a place that is called so."""
+        """True if it explains this kind of change at a place with any of these names."""
         return kind in self.kinds and any(fnmatchcase(place, known) for place in called for known in self.places)
 
 
 def read(markdown: str) -> tuple[Reason, ...]:
-    """The reasons in a text, in their order; ValueError where one is about a kind of change that does not exist."""
+    """Read the reasons in a text, in order; ValueError if one names a kind of change that doesn't exist."""
     found = []
     for heading, text in re.findall(r"^### (.*)\n((?:(?!###).*\n)*)", markdown, re.MULTILINE):
         kinds, places = (part.split(", ") for part in heading.split(": "))
@@ -45,17 +45,17 @@ def read(markdown: str) -> tuple[Reason, ...]:
 
 
 REASONS = read((pkgutil.get_data(__package__, "repairs.md") or b"").decode())
-"""Read once, before a search begins: where it runs, nothing can be read."""
+"""Read once, before a search begins: where the search runs, no file can be read."""
 
 
 def reason(tree: ast.AST, edit: Edit) -> str:
-    """Why the first place of an edit needs its kind of change; empty where `repairs.md` has nothing to say."""
+    """Return the reason why an edit's first place needs its kind of change; empty if `repairs.md` has none."""
     called = {*places(tree, edit)}
     return next((known.text for known in REASONS if known.fits(edit.repair.kind, called)), "")
 
 
 def places(tree: ast.AST, edit: Edit) -> Iterator[str]:
-    """What the first place of an edit is called.
+    """Yield the names of an edit's first place.
 
     Its node: `relu()` and `.relu()` for a call, `.T`, an operator such as `@`, `index`, `slice`, `tuple`, `condition`,
     `mask` for what is called like one, `without dim of sum()` where an argument is left out. What the node is part of:
@@ -115,7 +115,7 @@ def _own(node: Any, new: ast.AST) -> Iterator[str]:
 
 
 def _around(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
-    """What the node is a part of, through a sign and through a tuple of axes or of indices."""
+    """Name what the node is part of, looking through a sign and through a tuple of axes or indices."""
     part, around = node, parents.get(node)
     while isinstance(around, ast.UnaryOp | ast.keyword | ast.Tuple) and part is not getattr(around, "func", None):
         part, around = around, parents.get(around)

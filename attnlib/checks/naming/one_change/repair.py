@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from typing import Any
 
 OLD = "<what is there>"
-"""Where in the words of a change the old node's text stands."""
+"""Marks, in the words of a change, the place for the old node's text."""
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A new node, the kind of the change, and the words that stand before the old node's text."""
+    """A new node, the kind of change, and the words before the old node's text."""
 
     node: ast.AST
     kind: str
     what: str = ""
     clause: str = ""
-    """In place of these words, a clause that begins with "if"; where it quotes the old node's text, it has `OLD`."""
+    """A clause beginning with "if" that replaces these words; `OLD` marks where it quotes the old node's text."""
     at: ast.AST | None = None
-    """What stands in the line that is shown, where that is not the node itself."""
+    """The node whose line is shown, if not the changed node itself."""
 
 
 WORDS = {
@@ -52,7 +52,7 @@ def expression(text: str, **parts: Any) -> Any:
             return parts.get(node.id.removeprefix("_"), node) if node.id.startswith("_") else node
 
     made = ast.parse(text, mode="eval").body
-    for node in ast.walk(made):  # it stands in no line yet: in that of what it is put in the place of
+    for node in ast.walk(made):  # new nodes have no line yet: they get the replaced node's
         for place in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
             vars(node).pop(place, None)
     return Filled().visit(made)

@@ -1,4 +1,4 @@
-"""What may stand in the place of a node of a wrong answer: the mutation operators, and what undoes further slips."""
+"""Replacements for a node of a wrong answer: the mutation operators, and repairs of further slips."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from attnlib.checks.naming.one_change.sites import Site
 def repairs(site: Site, aspects: set[str]) -> Iterator[Repair]:
     """The changes of one node; `aspects` are those in which the answer is wrong, and leave some changes out."""
     if isinstance(getattr(site.node, "ctx", None), ast.Store | ast.Del) and not isinstance(site.node, ast.Tuple):
-        return  # what is assigned to, or deleted
+        return  # a target of an assignment or a deletion
     for new in replacements(site.node, site.scope):
         if not _may_fit_by_chance(site.node, new):
             yield reworded(new, _kind(site.node, new))
@@ -23,10 +23,10 @@ def repairs(site: Site, aspects: set[str]) -> Iterator[Repair]:
 
 
 def _may_fit_by_chance(old: ast.AST, new: ast.AST) -> bool:
-    """A size just large enough for what was tried; what a tensor is made like, in its place; no copy; one maximum.
+    """True for a size that just fits, a tensor in place of one like it, a missing copy, or one maximum for all.
 
-    What is written to it would then reach what it copied. And whatever is subtracted before a softmax cancels: the
-    largest number of all rows does, too, until one row lies far below the others.
+    A write to the original would then reach its copy. And anything subtracted before a softmax cancels: so does the
+    largest number of all rows, until one row is far below the others.
     """
     if isinstance(old, ast.Constant):
         return type(old.value) is int and old.value > LARGEST
@@ -43,7 +43,7 @@ def _may_fit_by_chance(old: ast.AST, new: ast.AST) -> bool:
 
 EXTREMES = ("amax", "amin", "max", "min")
 LARGEST = 8
-"""Of numbers that may be meant as they are: an axis, a power, a multiple. What is larger is a size."""
+"""The largest number that may be meant as it is: an axis, a power, a multiple. Anything larger is a size."""
 
 
 def _kind(old: ast.AST, new: ast.AST) -> str:

@@ -1,4 +1,4 @@
-"""What may stand in the place of a node of the syntax tree: the mutation operators."""
+"""The mutation operators: what may replace a node of the syntax tree."""
 
 import ast
 import copy
@@ -85,7 +85,7 @@ def replacements(node: ast.AST, scope: Scope) -> Iterator[ast.AST]:
 
 
 def is_error(node: ast.AST) -> bool:
-    """Whether the node makes an exception, whose wording is nobody's business."""
+    """True if the node makes an exception, whose wording is left to the author."""
     return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error")
 
 

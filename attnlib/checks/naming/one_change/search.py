@@ -33,7 +33,7 @@ from attnlib.checks.naming.one_change.written import Written, source_of
 from attnlib.checks.trial.compare import first_difference
 from attnlib.checks.trial.trial import Trial
 
-MOST = {"function": 800, "module": 400}  # changes that are tried: a count, so that the name depends on no clock
+MOST = {"function": 800, "module": 400}  # changes tried: a count, so that the result doesn't depend on a clock
 
 
 def one_change(
@@ -75,7 +75,7 @@ def _from_record(record: dict[str, str] | None) -> Misconception | None:
 
 @dataclass
 class Search:
-    """A wrong answer, and on what it was tried."""
+    """A search for the one change that makes a wrong answer pass its trials."""
 
     exercise: Exercise
     written: Written
@@ -84,16 +84,16 @@ class Search:
 
     @property
     def limits(self) -> TimeLimits:
-        """On the search, and on each case."""
+        """The limits on the search, and on each case."""
         return self.asking.limits or here()
 
     def found(self) -> Misconception | None:
-        """The first change that helps, in words."""
+        """Describe the first change that helps."""
         aspects: set[str] = {t.difference.aspect for t in self.trials if t.difference is not None}
         clock = Clock(self.limits.search_cpu, Patience(self.limits.search_wall, self.limits.search_wall))
         try:
             edits = edits_of(self.written, aspects)
-            with clock.running(), quiet():  # Python warns of much that is tried here
+            with clock.running(), quiet():  # Python warns about many of the changes
                 if self._agrees_afresh() and self._holds_elsewhere():
                     return KEPT_STATE
                 for edit in edits[: MOST[self.exercise.kind]]:
@@ -103,9 +103,9 @@ class Search:
                     if clock.is_over():
                         return None
         except RecursionError:
-            return None  # a sum of some hundred terms, say
+            return None  # such as a sum of some hundred terms
         except TimeoutError:
-            return None  # what takes so long cannot be tried hundreds of times
+            return None  # too slow to be tried hundreds of times
         return None
 
     @cached_property
@@ -127,11 +127,11 @@ class Search:
 
     @cached_property
     def _steps_before(self) -> Steps:
-        """What the answer does as it is written; read before the first edit that might help is put in its place."""
+        """The steps of the answer as it is written; read before the first edit that might help is made."""
         return self._followed()[1]
 
     def _mends(self, edit: Edit) -> bool:
-        """Whether the answer with this edit is right; the first trial is tried on the bench if it can be."""
+        """True if the answer with this edit is right; the first trial runs on the bench if it can."""
         with edit.put():
             if not (self._agrees_on_the_bench(edit) and self._agrees_afresh() and self._holds_elsewhere()):
                 return False
@@ -149,7 +149,7 @@ class Search:
         return not unfit and self._agrees(bench, first.case, first.expected, self.asking)
 
     def _agrees_afresh(self) -> bool:
-        """Whether the answer, as it is written now and run anew, passes all trials: telling ones first, then in order.
+        """True if the answer, as written now and run anew, passes all trials: the telling ones first, then in order.
 
         Earlier calls may make a later one right.
         """

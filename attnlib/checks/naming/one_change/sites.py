@@ -1,4 +1,4 @@
-"""The places in a syntax tree where one small thing may be put in the place of another."""
+"""The places in a syntax tree where one small thing may be replaced by another."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from attnlib.checks.naming.one_change.replacements import Scope, is_error
 
 @dataclass
 class Site:
-    """A node of the syntax tree, where it hangs, the statement that it belongs to, and the names around it."""
+    """A node of the syntax tree, its place in the tree, its statement, and the names around it."""
 
     parent: ast.AST
     field: str

@@ -1,4 +1,4 @@
-"""A change in words: the place, and what kind of change it needs."""
+"""Describe a change: the place, and the kind of change it needs."""
 
 import ast
 import re
@@ -13,12 +13,12 @@ from attnlib.checks.naming.one_change.written import Written
 
 
 def _is_method(node: ast.AST) -> bool:
-    """Whether it is a method of a tensor, and no function of a module."""
+    """True for a method of a tensor, but not for a function of a module."""
     return isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("torch", "F", "nn", "math", "einops")
 
 
 def _ordinal(line: str, old: str, node: ast.AST) -> str:
-    """Which of several pieces of a line that look the same is meant; empty where there is only one."""
+    """Say which of several equal pieces of a line is meant; empty if there is only one."""
     starts = [len(line[: m.start()].encode()) for m in re.finditer(rf"(?<!\w){re.escape(old)}(?!\w)", line)]
     at = getattr(node, "col_offset", None)
     if len(starts) < 2 or at not in starts:
@@ -28,7 +28,7 @@ def _ordinal(line: str, old: str, node: ast.AST) -> str:
 
 
 def told(written: Written, edit: Edit) -> Misconception:
-    """The finding that names the place of an edit, and what would be different there."""
+    """Return the finding that names an edit's place, and what would be different there."""
     (site, new), repair = edit.places[0], edit.repair
     number = getattr(repair.at or site.node, "lineno", site.statement.lineno)
     old = ast.unparse(site.node).split("\n")[0]

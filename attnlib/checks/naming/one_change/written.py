@@ -1,4 +1,4 @@
-"""An answer as it is written: the syntax tree that defines it, and what its names stand for."""
+"""An answer's source: the syntax tree that defines it, and the values of its names."""
 
 import ast
 import contextlib
@@ -14,7 +14,7 @@ OUTSIDE = {
     *("os", "sys", "time", "Path", "pathlib", "shutil", "tempfile", "pickle", "requests", "socket", "subprocess"),
     *("threading", "multiprocessing", "torch.save", "np.save"),
 }
-"""What reaches out of an answer. A check may call it a dozen times, but not some hundred times more."""
+"""Names that reach out of an answer. A check may call them a dozen times, but not hundreds of times more."""
 MOST_NODES = 4000  # the longest answer of the course, a block with all of its parts, has a third of it
 SCOPES = (ast.FunctionDef, ast.ClassDef, ast.Lambda)
 HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass")  # decorators
@@ -22,16 +22,16 @@ HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass") 
 
 @dataclass(frozen=True)
 class Written:
-    """An answer's source: a tree that defines it (and the helpers beside it), and what its names stand for."""
+    """An answer's source: a tree that defines it (and the helpers beside it), and the values of its names."""
 
     tree: ast.Module
     name: str
     namespace: dict[str, Any]
     lines: Sequence[str]
     behind_init: frozenset[int]
-    """Of a module, and those beside it: the statements of their methods but for `__init__`, by their `id`."""
+    """The `id`s of all statements in methods other than `__init__`, of a module and of the modules beside it."""
     can_restart: bool = True
-    """Whether a fresh start is possible: the cell itself makes all that the answer changes outside of itself."""
+    """True if a fresh start is possible: the cell itself makes everything the answer changes outside itself."""
     beside: frozenset[str] = frozenset()
     """The names that the same cell or file binds, or a function around the answer."""
 
@@ -41,20 +41,20 @@ class Written:
         return f"<{self.name}, changed>"
 
     def reaches_outside(self) -> bool:
-        """Whether it names anything that shows, reads, writes or waits."""
+        """True if it names anything that shows, reads, writes or waits."""
         named = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name | ast.Attribute))
         return any(ast.unparse(n) in OUTSIDE for n in named)
 
     def is_long(self) -> bool:
-        """Whether it is far longer than an answer: too many places, or nested too deep, to try them all."""
+        """True if it is far longer than an answer, with too many places to try a change at each."""
         return sum(1 for _ in ast.walk(self.tree)) > MOST_NODES
 
     def run(self) -> dict[str, Any]:
-        """The names that the tree binds, as it stands now; none where its statements fail."""
+        """Run the tree as it is now and return the names it binds; none if its statements fail."""
         try:
             code = compile(self.tree, self.path, "exec")
         except SyntaxError:
-            return {}  # a `return` outside of a function, say
+            return {}  # such as a `return` outside of a function
         names = dict(self.namespace)
         try:
             exec(code, names)
@@ -67,7 +67,7 @@ def source_of(attempt: Any) -> Written | None:
     """The source of a function or class that was written in a file or a notebook's cell, with the helpers it uses."""
     functions = [f for f in vars(attempt).values() if isinstance(f, FunctionType)] if isinstance(attempt, type) else []
     outside = functions[0] if functions else attempt
-    function = getattr(outside, "__wrapped__", outside)  # by @torch.no_grad(), say
+    function = getattr(outside, "__wrapped__", outside)  # such as by @torch.no_grad()
     if not isinstance(outside, FunctionType) or not isinstance(function, FunctionType):
         return None
     path = function.__code__.co_filename
@@ -100,7 +100,7 @@ def _is_harmless(decorator: ast.expr) -> bool:
 
 
 def _decorated_harmlessly(node: Any) -> bool:
-    """Whether the definition, without its other decorators, is still the answer."""
+    """True if the definition is still the answer without its other decorators."""
     return isinstance(node, ast.ClassDef) or all(map(_is_harmless, node.decorator_list))
 
 
@@ -128,9 +128,9 @@ def _helpers(tree: ast.Module, node: ast.AST) -> list[ast.stmt]:
 
 
 def _state(tree: ast.Module, code: Sequence[ast.AST], libraries: set[str]) -> list[ast.stmt] | None:
-    """The statements of the cell that set up afresh what the code changes outside of itself; None if one is missing.
+    """Return the cell's statements that set up afresh what the code changes outside; None if one is missing.
 
-    Earlier calls have filled the notebook's caches and counters. What holds with them need not hold in a fresh start.
+    Earlier calls have filled the notebook's caches and counters. A change that helps with them may not help afresh.
     """
     kept = set().union(*(_changed_outside(node, libraries) for node in code))
     assignments = [statement for statement in tree.body if isinstance(statement, ast.Assign)]
@@ -144,7 +144,7 @@ def _state(tree: ast.Module, code: Sequence[ast.AST], libraries: set[str]) -> li
 
 
 def _bound(around: ast.AST, answer: ast.AST) -> Iterator[str]:
-    """What the cell or file binds, and the functions in it that hold the answer, arguments included."""
+    """Yield the names bound by the cell or file and by the functions in it that hold the answer, arguments included."""
     for node in ast.iter_child_nodes(around):
         if node is answer:
             continue
@@ -157,7 +157,7 @@ def _bound(around: ast.AST, answer: ast.AST) -> Iterator[str]:
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Whether an expression makes a new value out of nothing, such as `{}`, `[0] * 8` or `defaultdict(list)`."""
+    """True if an expression makes a new value out of nothing, such as `{}`, `[0] * 8` or `defaultdict(list)`."""
     names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
     return names <= {"dict", "list", "set", "tuple", "Counter", "OrderedDict", "defaultdict", "None", "int", "float"}
 
