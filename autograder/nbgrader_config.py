@@ -23,11 +23,18 @@ if BIN not in os.environ["PATH"].split(os.pathsep):
 
 from autograder.in_nbgrader.guards import guard  # noqa: E402
 from autograder.in_nbgrader.pages.serving import guard_pages  # noqa: E402
+from autograder.in_nbgrader.shares import SHARE, show_one_share  # noqa: E402
 from autograder.in_nbgrader.table_version import look_up_in_process  # noqa: E402
+from autograder.showing.errors import CourseError  # noqa: E402
 
 guard()  # a student's folder is read as `grade` reads it: no link is followed, and few files are copied
 guard_pages()  # nothing that a student wrote runs or loads anything in the formgrader
 look_up_in_process()
+if os.environ.get(SHARE):  # 2/3: the second of three assistants' students
+    try:
+        show_one_share()
+    except CourseError as error:
+        sys.exit(str(error))
 
 c = get_config()  # type: ignore[name-defined]  # traitlets puts it into the names of this file  # noqa: F821
 

@@ -19,6 +19,7 @@ from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.in_nbgrader.shares import in_share
 from autograder.judging.verdict import reports
 from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.notebook import read_notebook
@@ -186,17 +187,3 @@ def _rows(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield reader.line_num, row
     except (OSError, UnicodeDecodeError, csv.Error):
         raise CourseError(f"{shown(table)} cannot be read as a CSV file in UTF-8.") from None
-
-
-def in_share(student: str, part: tuple[int, int]) -> bool:
-    """True if a student is in the k-th of n shares; every student is in exactly one, the same each time."""
-    number, shares = part
-    return int.from_bytes(hashlib.sha256(student.encode(errors="surrogateescape")).digest()[:8]) % shares == number - 1
-
-
-def read_share(text: str) -> tuple[int, int]:
-    """Read a share: `2/3` is the second of three."""
-    number, _, shares = text.partition("/")
-    if not (number.isdecimal() and shares.isdecimal() and 1 <= int(number) <= int(shares)):
-        raise CourseError(f"--share should be like 2/3, the second of three shares, got {printable(text)!r}.")
-    return int(number), int(shares)

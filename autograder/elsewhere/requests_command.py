@@ -32,10 +32,11 @@ def requests(context: click.Context, share: str, decided: bool, course: Path | N
 
     Then accept or refuse each, with a sentence. Several assistants can do so at a time.
     """
-    from autograder.elsewhere.requests import Requests, read_share
+    from autograder.elsewhere.requests import Requests
+    from autograder.in_nbgrader.shares import read_share
 
     layout = Layout() if course is None else dataclasses.replace(Layout(), course=course.resolve())
-    part = read_share(share)
+    part = read_share(share, "--share")
     context.obj = book = Requests(layout)
     if context.invoked_subcommand is None:
         found = book.all(part=part, decided=decided)

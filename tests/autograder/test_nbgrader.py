@@ -268,3 +268,32 @@ def test_the_formgrader_shows_and_grades(server):
     (solved,) = [n for n in notebooks if n["student"] == "solved"]
     with pytest.raises(AssertionError, match="404"):
         server(f"formgrader/submissions/{solved['id']}/page.html")
+
+
+def test_each_assistant_sees_a_share_in_the_formgrader(graded, tmp_path, monkeypatch):
+    shutil.copytree(graded.layout.course, tmp_path / "course")
+    seen = {}
+    for share in ("1/1", "1/2", "2/2"):
+        monkeypatch.setenv("AUTOGRADER_SHARE", share)
+        with formgrader(tmp_path / "course", tmp_path) as get:
+            notebooks = json.loads(get(f"formgrader/api/submitted_notebooks/{TINY}/{TINY}"))
+            seen[share] = {n["id"]: n["student"] for n in notebooks}
+            if share == "2/2":  # an address of the other share's leads to its page, and from there to the list
+                page = get(f"formgrader/submissions/{min(seen['1/2'])}/next")
+                assert f"{TINY}" in page
+                assert "notebook_submissions" in page
+                last = get(f"formgrader/submissions/{max(seen[share])}/prev")
+                assert sorted(seen[share])[-2] in last
+    assert {} != seen["1/2"] != seen["1/1"]
+    assert {**seen["1/2"], **seen["2/2"]} == seen["1/1"]
+    assert len(seen["1/2"]) + len(seen["2/2"]) == len(seen["1/1"])
+
+
+def test_a_share_that_is_none_is_one_sentence(graded, monkeypatch):
+    monkeypatch.setenv("AUTOGRADER_SHARE", "3/2")
+    result = nbgrader("list", course=graded.layout.course, check=False)
+    assert result.returncode == 1
+    assert (
+        result.stderr.splitlines()[-1] == "AUTOGRADER_SHARE should be like 2/3, the second of three shares, got '3/2'."
+    )
+    assert "Traceback" not in result.stderr

@@ -7,8 +7,9 @@ from click.testing import CliRunner
 from tiny_course import POINTS, RIGHT, TINY
 
 from autograder.__main__ import main
-from autograder.elsewhere.requests import Requests, in_share
+from autograder.elsewhere.requests import Requests
 from autograder.grading import grade_course
+from autograder.in_nbgrader.shares import in_share
 from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 
