@@ -42,7 +42,8 @@ def add_opening(page: NotebookNode, lesson: str) -> None:
     words = sum(len(cell.source.split()) for cell in page.cells if cell.cell_type == "markdown")
     ways = [f"open it in [{name}]({address})" for name, address in addresses(lesson).items()]
     ways.append(AT_HOME.format(lesson=lesson))
-    line = f"*{round(words / WORDS_A_MINUTE)} minutes to read.* To work on it, {', or '.join(ways)}."
+    minutes = round(words / WORDS_A_MINUTE)
+    line = f"*{f'{minutes} minutes' if minutes > 1 else 'A minute'} to read.* To work on it, {', or '.join(ways)}."
     page.cells[0].source = TITLE.sub(lambda title: f"{title[0]}\n{line}\n", page.cells[0].source, count=1)
 
 

@@ -66,6 +66,12 @@ def test_without_an_address_the_page_says_how_to_open_the_lesson_at_home(monkeyp
     assert line == f"*2 minutes to read.* To work on it, {home}."
 
 
+def test_the_shortest_page_takes_a_minute():
+    page = new_notebook(cells=[new_markdown_cell("# A title\n\nA few words.")])
+    add_opening(page, LESSON)
+    assert "*A minute to read.*" in page.cells[0].source
+
+
 def test_with_the_repository_s_address_it_opens_in_colab(monkeypatch, tmp_path):
     line = opening(monkeypatch, REPOSITORY, None, tmp_path)
     place = f"https://colab.research.google.com/github/someone/attention/blob/main/notebooks/{LESSON}.ipynb"

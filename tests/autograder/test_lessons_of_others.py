@@ -74,6 +74,17 @@ def test_the_guide_is_right(tmp_path):
     assert "BEGIN SOLUTION" not in (course / "notebooks" / "20_rms_norm.ipynb").read_text(encoding="utf-8")
 
 
+def test_headings_leave_out_no_level(small):
+    """Else the site refuses the lesson."""
+    texts = dict(FILE.findall(GUIDE.read_text(encoding="utf-8")))
+    for text in (
+        texts["solutions/20_rms_norm.py"],
+        (small / "solutions" / "20_my_topic.py").read_text(encoding="utf-8"),
+    ):
+        levels = [len(marks) for marks in re.findall(r"^# (#+) ", text, re.MULTILINE)]
+        assert levels == [1, 2, 3]
+
+
 def with_slip_that_is_right(text: str) -> str:
     return text + "\n### by_parts: Another way\nIt is right.\n\n    return x.mean(dim=1)\n"
 
