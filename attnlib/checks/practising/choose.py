@@ -36,8 +36,7 @@ def wanted(passed: set[str], *, lesson: str | None, only: str | None, everything
         raise Refused(f"only must be {', '.join(map(repr, ONLY[:-1]))} or {ONLY[-1]!r}, got {only!r:.40}")
     found = questions(passed, lesson=lesson, everything=everything) if only in (None, QUESTIONS) else []
     if only == QUESTIONS and not found:
-        of = f"lesson {_lesson(lesson)}" if lesson else "any lesson"
-        raise Refused(f"No prediction of {of} has been right yet: those are the questions that practice asks again.")
+        raise Refused(_no_question(lesson))
     if only == QUESTIONS:
         return [*found]
     try:
@@ -53,6 +52,16 @@ def questions(passed: set[str], *, lesson: str | None, everything: bool) -> list
     lesson = None if lesson is None else _lesson(lesson)
     opened = (one for one in asked_again().values() if everything or one.prediction in passed)
     return [one for one in opened if lesson is None or one.declared.lesson == lesson]
+
+
+def _no_question(lesson: str | None) -> str:
+    where = f" of lesson {_lesson(lesson)}" if lesson else ""
+    if lesson and not questions(set(), lesson=lesson, everything=True):
+        return f"Lesson {_lesson(lesson)} has no predictions to ask again."
+    return (
+        f"Practice asks the predictions again that were right, and none{where} has been yet; or ask for "
+        "everything=True; --everything in a terminal."
+    )
 
 
 def candidates(passed: set[str], *, lesson: str | None, only: str | None, everything: bool) -> list[Row]:
@@ -118,7 +127,9 @@ def choose(found: Sequence[Item], seen: Review, now: datetime, asked: Sequence[I
     new = [item for card, several in by_card.items() if card not in {*seen.cards} | just_now for item in several]
     bugs = [item for item in new if isinstance(item, Row)]
     to_ask = [item for item in new if isinstance(item, AskedAgain)]
-    if to_ask and (not bugs or (asked and isinstance(asked[-1], Row))):
+    met = sum(isinstance(several[0], AskedAgain) for card, several in by_card.items() if card in seen.cards)
+    is_its_turn = isinstance(asked[-1], Row) if asked else 2 * met < len(seen.cards)
+    if to_ask and (is_its_turn or not bugs):
         return to_ask[0]
     if bugs:
         last = next((item.exercise for item in asked[-1:] if isinstance(item, Row)), "")

@@ -140,14 +140,18 @@ class Practice:
 
     def because(self, letter: str) -> Shown:
         """Answer by choosing the explanation that is true."""
-        return self.answer(letter)
+        return self._chosen(self._open_bug(), letter, "an explanation")
 
     def answer(self, letter: str) -> Shown:
-        """Answer a question by the letter of the right option; of a bug, of the explanation that is true."""
+        """Answer a question by the letter of the right option."""
         opened = self._now_open()
+        if isinstance(opened, OpenedBug):
+            raise Refused("A bug is open: name its line, `practice.line(7)`, or what is true, `practice.because('A')`.")
+        return self._chosen(opened, letter, "an option")
+
+    def _chosen(self, opened: Opened, letter: Any, what: str) -> Shown:
         chosen = letter.strip().upper() if isinstance(letter, str) else letter
         if chosen not in opened.options:
-            what = "an explanation" if isinstance(opened, OpenedBug) else "an option"
             raise Refused(f"{what} is named by {', '.join(opened.options)}, got {letter!r:.40}")
         if opened.options[chosen] != opened.right:
             return self._not_yet(opened, opened.against(chosen))
@@ -195,7 +199,7 @@ class Practice:
     def _open_bug(self) -> OpenedBug:
         opened = self._now_open()
         if not isinstance(opened, OpenedBug):
-            raise Refused(f"A question is open: it is answered by a letter, {', '.join(opened.options)}.")
+            raise Refused("A question is open: it is answered by a letter, `practice.answer('A')`.")
         return opened
 
     def _not_yet(self, opened: Opened, told: Section) -> Shown:

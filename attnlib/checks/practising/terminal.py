@@ -82,7 +82,7 @@ def _answered(practice: Practice, answer: str, asked: Shown) -> Shown | None:
     opened = practice.opened
     assert opened is not None
     numbers = answer.replace(",", " ").split()
-    if numbers and all(number.isdecimal() for number in numbers):
+    if isinstance(opened, OpenedBug) and numbers and all(number.isdecimal() for number in numbers):
         return practice.line(*map(int, numbers))
     commands: dict[str, Callable[[], Shown | None]] = {"h": practice.hint, "g": practice.give_up}
     if isinstance(opened, OpenedBug):
@@ -93,7 +93,7 @@ def _answered(practice: Practice, answer: str, asked: Shown) -> Shown | None:
     if answer.lower() in commands:
         return commands[answer.lower()]()
     if answer.upper() in opened.options:
-        return practice.answer(answer)
+        return practice.because(answer) if isinstance(opened, OpenedBug) else practice.answer(answer)
     raise Refused(f"{answer!r:.40} is no answer.")
 
 
