@@ -212,6 +212,14 @@ def test_every_prediction_can_be_asked_again_and_which_have_letters_alone_is_kno
     assert {name for name, one in AGAIN.items() if one.draw is None} == LETTERS_ALONE
 
 
+def test_the_guide_counts_them():
+    guide = (LESSONS.parent / "docs" / "practice.md").read_text(encoding="utf-8")
+    told = re.search(
+        r"Of the course's (\d+) predictions,\s(\d+) come back .* The other (\d+) have no", guide, re.DOTALL
+    )
+    assert [*map(int, told.groups())] == [len(AGAIN), len(WITH_NUMBERS), len(LETTERS_ALONE)]
+
+
 def plain(option):
     """An option without marks, quotes and the final full stop."""
     return re.sub(r"[*“”`$.]", "", " ".join(option.split()))

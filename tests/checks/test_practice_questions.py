@@ -40,7 +40,7 @@ def letter(practice, right=True):
 
 def test_the_right_letter_is_an_answer_and_the_question_is_scheduled(asked, file):
     told = text(asked.answer(f" {letter(asked).lower()} "))
-    assert told.startswith(f"Right: {letter(asked)} {letter(asked)} is right: {asked.opened.right}")
+    assert told.startswith(f"Right: {letter(asked)} {letter(asked)} {asked.opened.right} Each of the")
     assert "This question is due again in 2 days." in told
     assert list(cards(file)) == ["predict_dot_spread"]
     assert json.loads(file.read_text())["practice"]["solved"] == {}  # levels are those of bugs
@@ -64,7 +64,7 @@ def test_help_costs_and_giving_up_tells_the_answer(asked, file):
     asked.next()
     assert asked.opened.card == "predict_reach"
     told = text(asked.give_up())
-    assert told.startswith(f"The answer {letter(asked)} is right: {asked.opened.right} The last token sees")
+    assert told.startswith(f"The answer {letter(asked)} {asked.opened.right} The last token sees")
     with_help, given_up = (cards(file)[name] for name in PREDICTED)
     assert given_up["stability"] < with_help["stability"]
 
@@ -193,7 +193,7 @@ def test_in_a_notebook_the_answer_is_typed_into_the_next_cell(practice, monkeypa
     assert cells == ['practice.answer(None)  # "A", "B", "C", "D"']
     html = shown._repr_mimebundle_()["text/html"]
     assert "Put the letter into the next cell and run it" in html
-    assert all(f"<div>{a}  " in html for a in "ABCD")
+    assert all(f"<div><b>{a}</b>&emsp;" in html for a in "ABCD")
 
 
 def test_an_older_file_has_its_scores_and_its_cards_still(file, practice):

@@ -160,7 +160,7 @@ class OpenedQuestion:
         """The right option, and why it is right."""
         letter = next(letter for letter, option in self.options.items() if option == self.right)
         why = self.question.why or self.prediction.declared.explanation
-        return [Section(f"{letter} is right", f"{self.right}\n{why}")]
+        return [Section("", f"{letter}  {self.right}"), Section("", why)]
 
 
 Opened = OpenedBug | OpenedQuestion

@@ -61,7 +61,7 @@ def a_character(model: Model) -> float:
 def bits(first: Model, second: Model) -> Question:
     """Which of two models with tokens of other lengths would compress a text better."""
     each = (a_character(first), a_character(second))
-    told = " and ".join(
+    told = ", and ".join(
         f"{loss} nats for {counted(characters)} character{'s' * (characters > 1)} are {cost:.2f} for each"
         for (characters, loss), cost in zip((first, second), each, strict=True)
     )
