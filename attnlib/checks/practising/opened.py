@@ -73,10 +73,12 @@ class OpenedBug:
         if not terminal:
             in_cell = next_cell(cell)
             where = "in the next cell" if in_cell else "below"
+            line = "Name the wrong line, `practice.line(7)` or `practice.line('a piece of it')`"
+            both = "Name both wrong lines at once, as in `practice.line(7, 9)`"
             ways = (
-                f"The code is {where}. Name the wrong line, `practice.line(7)` or `practice.line('a piece of it')`; or "
-                f"say what is true, `practice.because('A')`; or repair it and run its cell. There are also "
-                "`practice.hint()`, `practice.give_up()` and `practice.next()`."
+                f"The code is {where}. {both if len(self.bug.changes) > 1 else line}; or say what is true, "
+                "`practice.because('A')`; or repair it and run its cell. There are also `practice.hint()`, "
+                "`practice.give_up()` and `practice.next()`."
             )
             sections.append(Section("", ways))
             if not in_cell:

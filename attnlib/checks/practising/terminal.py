@@ -16,24 +16,27 @@ from textwrap import fill, wrap
 
 from attnlib.checks.practising.bug import Bug, defined
 from attnlib.checks.practising.choose import ONLY, Refused
-from attnlib.checks.practising.opened import OpenedBug
+from attnlib.checks.practising.opened import Opened, OpenedBug
 from attnlib.checks.practising.play import Practice
 from attnlib.checks.practising.shown import WIDTH, Shown
 
 NO_EDITOR = "No editor is set: `export EDITOR=nano`, say. To name the wrong line or to choose a letter, none is needed."
-KEYS = "7 = that line · A to D = what is true · e = edit · h = hint · g = give up · s = show the code · q = quit"
+KEYS = "{line} · A to D = what is true · e = edit · h = hint · g = give up · s = show the code · q = quit"
+ONE, BOTH = "7 = that line", "7 9 = both wrong lines"
 TO_A_QUESTION = "A to {last} = your answer · h = hint · g = give up · s = show the question · q = quit"
 AFTER = "Enter = next · q = quit"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask until somebody quits, the minutes are over, or the input ends; returns the exit status."""
-    parser = argparse.ArgumentParser("python -m attnlib practice", description="Find the bug in what you have passed.")
+    parser = argparse.ArgumentParser(
+        "python -m attnlib practice", description="Find the bug in what you have passed, and predict again."
+    )
     parser.add_argument("lesson", nargs="?", help="only of this lesson, such as 05_causal_attention")
     parser.add_argument(
         "--only", choices=ONLY, help="silent: no exceptions; two: two wrong lines at once; questions: no bugs"
     )
-    parser.add_argument("--minutes", type=float, help="stop after so many")
+    parser.add_argument("--minutes", type=float, help="stop after this many")
     parser.add_argument("--everything", action="store_true", help="also what has not passed yet")
     asked = parser.parse_args(arguments)
     practice = Practice(terminal=True)
@@ -61,11 +64,12 @@ def _ask_about(practice: Practice, asked: Shown) -> bool:
     opened = practice.opened
     assert opened is not None
     while not opened.closed:
-        is_bug = isinstance(opened, OpenedBug)
-        _say("\n" + (KEYS if is_bug else TO_A_QUESTION.format(last=max(opened.options))))
+        _say(f"\n{_keys(opened)}")
         answer = input("> ").strip()
         if answer.lower() in ("q", "quit", "exit"):
             return False
+        if not answer:
+            continue
         try:
             shown = _answered(practice, answer, asked)
         except Refused as error:
@@ -75,6 +79,12 @@ def _ask_about(practice: Practice, asked: Shown) -> bool:
                 _show(shown)
     _say(f"\n{AFTER}")
     return input("> ").strip().lower() not in ("q", "quit", "exit")
+
+
+def _keys(opened: Opened) -> str:
+    if isinstance(opened, OpenedBug):
+        return KEYS.format(line=BOTH if len(opened.bug.changes) > 1 else ONE)
+    return TO_A_QUESTION.format(last=max(opened.options))
 
 
 def _answered(practice: Practice, answer: str, asked: Shown) -> Shown | None:
