@@ -175,6 +175,7 @@ def fixed_period(period):
     return f"to look {back} places back, without comparing any tokens; one layer is enough, and other periods fail"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_NUMBERS)
 def test_the_right_option_is_right_by_another_computation(name):
     compute, one, chance = globals()[name.removeprefix("predict_")], AGAIN[name], Random(name)

@@ -69,9 +69,10 @@ def draw(chance: Random) -> dict[str, Any]:
     """Words in which every misunderstanding chooses another one than the largest product does."""
     while True:
         word, (best, tied, longest) = chance.choice(ASKING.split()), chance.sample(WORDS.split(), 3)
+        if len(longest) <= max(map(len, (word, best, tied))) or shared(word, best) != shared(word, tied):
+            continue
         is_largest = dot(word, best) > max(dot(word, other) for other in (word, tied, longest))
-        is_tied = len(shared(word, best)) > 1 and shared(word, best) == shared(word, tied)
-        if is_largest and is_tied and len(longest) > max(map(len, (word, best, tied))):
+        if is_largest and len(shared(word, best)) > 1:
             return {"word": word, "best": best, "tied": tied, "longest": longest}
 
 
