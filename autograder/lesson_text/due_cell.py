@@ -7,7 +7,7 @@ from nbformat.v4 import new_code_cell
 
 from autograder.lesson_text.lesson import FOLDED
 
-SOURCE = """# Optional: mistakes from earlier lessons that are due again. practice.next() opens one.
+SOURCE = """# Optional: what is due again from earlier lessons. practice.next() opens the first.
 from attnlib.checks import practice
 
 practice.due()"""

@@ -2,7 +2,7 @@
 
 import multiprocessing
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from rich.table import Table
@@ -18,32 +18,58 @@ from autograder.showing.terminal import Terminal
 
 
 def build_table(wanted: Sequence[str], *, check: bool) -> None:
-    """Try the bugs of these exercises, of all if none is named, and write the table, or compare it; then count."""
+    """Try the bugs of these exercises, of all if none is named, and write the table, or compare it; then count.
+
+    Either way, each exercise is done with before the end: its rows are written, or a line says whether they are right.
+    """
     names = code_exercises()
     if unknown := [name for name in wanted if name not in names]:
         raise CourseError(f"No exercise that is answered in code is called {unknown[0]!r}.")
     chosen = [name for name in names if not wanted or name in wanted]
     console = Terminal(stderr=True)
-    kept = rows()
-    found = {name: [row for row in kept if row.exercise == name] for name in names}
+    kept = {name: [row for row in rows() if row.exercise == name] for name in names}
+    found = dict(kept)
     refused: Counter[str] = Counter()
+    differ: list[str] = []
+    for number, (name, its, reasons) in enumerate(_each_tried(chosen), 1):
+        refused.update(map(_kind, reasons.values()))
+        found[name] = its
+        said = "tried"
+        if check:
+            said = _difference(kept[name], its)
+            differ += [name] if said != "ok" else []
+        else:
+            _write(found, name)
+        console.print(f"{number} of {len(chosen)}  {name}: {said}", soft_wrap=True)
+    if check and not wanted:
+        differ += sorted({row.exercise for row in rows()} - {*names})  # there is no such exercise any more
+    if differ:
+        raise CourseError(f"{len(differ)} of {len(chosen)} differ from what trying shows: {', '.join(differ)}")
+    for reason, count in refused.most_common():
+        console.print(f"not served, {count}: {reason}", soft_wrap=True)
+    Terminal().print(counts([row for name in names for row in found[name]]))
+
+
+def _each_tried(chosen: Sequence[str]) -> Iterator[tuple[str, list[Row], dict[str, str]]]:
+    """What trying shows of each exercise, as soon as it is known; those with few wrong lines begin."""
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"), one_thread_each) as pool:
         short_first = sorted(chosen, key=lambda name: len(exercises()[name].misconceptions))
         running = {pool.submit(tried, name): name for name in short_first}
-        for number, done in enumerate(as_completed(running), 1):
-            found[running[done]], reasons = done.result()
-            refused.update(_kind(reason) for reason in reasons.values())
-            console.print(f"tried {running[done]}, {number} of {len(running)}", soft_wrap=True)
-            table = [row for name in names for row in found[name]]
-            if not check:  # each time: who stops it keeps what is tried
-                file = file_of(exercises()[running[done]].lesson)
-                its = [row for row in table if file_of(exercises()[row.exercise].lesson) == file]
-                file.write_text(as_text(its), encoding="utf-8")
-    if check and (wrong := sorted({row.key for row in {*table} ^ {*kept}})):
-        raise CourseError(f"{len(wrong)} rows are not what trying shows: {', '.join(wrong[:9])}")
-    for reason, count in refused.most_common():
-        console.print(f"not served, {count}: {reason}", soft_wrap=True)
-    Terminal().print(counts(table))
+        for done in as_completed(running):
+            yield running[done], *done.result()
+
+
+def _difference(kept: Sequence[Row], found: Sequence[Row]) -> str:
+    """The keys of the rows that are not the same in both, or ok."""
+    keys = sorted({row.key for row in {*kept} ^ {*found}})
+    return f"differs: {', '.join(keys)}" if keys else "ok"
+
+
+def _write(found: Mapping[str, Sequence[Row]], name: str) -> None:
+    """Write the table that the exercise is in."""
+    file = file_of(exercises()[name].lesson)
+    its = (row for rows_of_one in found.values() for row in rows_of_one)
+    file.write_text(as_text([r for r in its if file_of(exercises()[r.exercise].lesson) == file]), encoding="utf-8")
 
 
 def show_counts() -> None:

@@ -29,7 +29,9 @@ def bugs(exercises: tuple[str, ...], check: bool, count: bool) -> None:
     """Try every wrong line as a bug for practice, and write the table of those that can be served.
 
     Of the exercises, of all if none is named. Each is run as a learner would run it: its check rejects it under its own
-    name, the one repair makes it right, and no small change in another line does. Takes half an hour for all.
+    name, the one repair makes it right, and no small change in another line does. Takes half an hour for all, on two
+    cores that are free. A line says of each exercise that it is done, with --check whether its rows are right; after a
+    stop, go on by naming the others.
     """
     from autograder.proof.bugs_command import build_table, show_counts
 

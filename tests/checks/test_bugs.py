@@ -196,4 +196,4 @@ def test_what_cannot_be_read_is_not_served():
     served, refused = tried("write_matrices")
     assert served
     assert {row.key for row in served} & set(refused) == set()
-    assert ONLY == ("silent", "two")
+    assert ONLY == ("silent", "two", "questions")

@@ -132,7 +132,7 @@ def test_giving_up_shows_the_change_and_its_reason(practice):
     told = text(practice.give_up())
     assert " ".join(bug.diff().split()) in told
     assert " ".join(bug.explanation.split()) in told
-    with pytest.raises(Refused, match=r"No bug is open: practice\(\) opens one"):
+    with pytest.raises(Refused, match=r"Nothing is open: practice\(\) opens a bug or a question"):
         practice.line(1)
 
 
@@ -185,7 +185,7 @@ def test_where_nothing_has_passed_one_sentence_says_where_to_begin(file, practic
     [
         ({"lesson": "05_causal"}, "no lesson is called '05_causal'; did you mean '05_causal_attention'"),
         ({"lesson": "../../etc"}, "no lesson is called '../../etc'; there are: 00_start_here"),
-        ({"only": "loud"}, "only must be 'silent' or 'two', got 'loud'"),
+        ({"only": "loud"}, "only must be 'silent', 'two' or 'questions', got 'loud'"),
         ({"minutes": 0}, "minutes must be a number above 0, got 0"),
         ({"minutes": "ten"}, "minutes must be a number above 0, got 'ten'"),
         ({"minutes": float("nan")}, "minutes must be a number above 0, got nan"),

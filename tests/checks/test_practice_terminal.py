@@ -128,3 +128,21 @@ def test_the_command_runs_from_anywhere_with_a_home_that_cannot_be_written(tmp_p
     wrong = subprocess.run([sys.executable, "-m", "attnlib", "practise"], capture_output=True, text=True, env=env)
     assert wrong.returncode == 2
     assert "invalid choice: 'practise' (choose from" in wrong.stderr
+
+
+def test_two_wrong_lines_are_named_as_the_keys_say(file, monkeypatch, capsys):
+    probe = Practice(terminal=True)
+    probe(only="two")
+    one, other = (change.lines[0] for change in opened(probe).changes)
+    _, out = answered(monkeypatch, capsys, f"{one}", f"{one}, {other}", "q", arguments=["--only", "two"])
+    told = " ".join(out.split())
+    assert "7 9 = both wrong lines" in told
+    assert "it is not the only one: name both at once." in told
+    assert f"Right: lines {one} and {other}" in told
+    assert "7 = that line" in " ".join(answered(monkeypatch, capsys, arguments=["--only", "silent"])[1].split())
+
+
+def test_enter_by_itself_is_no_answer_and_costs_nothing(file, monkeypatch, capsys):
+    _, out = answered(monkeypatch, capsys, "", "", "g", "q")
+    assert "is no answer" not in out
+    assert out.count("g = give up") == 3

@@ -1,4 +1,4 @@
-"""Which bug comes next: a mistake that is due, or else a new one of the learner's level."""
+"""What is asked next: what is due, or else a question of a lesson or a bug of the learner's level, by turns."""
 
 import random
 import re
@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from attnlib.checks import course
+from attnlib.checks.course.asked_again import AskedAgain, asked_again
 from attnlib.checks.practising.difficulty import LEVELS
-from attnlib.checks.practising.review import Review, slip_of
+from attnlib.checks.practising.review import NOT_INSTALLED, Review
 from attnlib.checks.practising.table import Row, rows
 
-ONLY = ("silent", "two")
+QUESTIONS = "questions"
+ONLY = ("silent", "two", QUESTIONS)
 ENOUGH = 3
 """So many bugs of a level found without help open the next one."""
+
+
+Item = Row | AskedAgain
 
 
 class Refused(ValueError):
@@ -22,13 +27,48 @@ class Refused(ValueError):
         return [str(self)]
 
 
-def candidates(passed: set[str], *, lesson: str | None, only: str | None, everything: bool) -> list[Row]:
-    """The bugs of exercises that have passed, of one lesson or of all, silent ones alone or those of two at once.
+def wanted(passed: set[str], *, lesson: str | None, only: str | None, everything: bool) -> list[Item]:
+    """The bugs and the questions of what has passed, of one lesson or of all; of one kind, if `only` that is asked for.
 
     Raises Refused, which says why, if there is none, and for a lesson or a kind that isn't there.
     """
     if only is not None and only not in ONLY:
-        raise Refused(f"only must be {' or '.join(map(repr, ONLY))}, got {only!r:.40}")
+        raise Refused(f"only must be {', '.join(map(repr, ONLY[:-1]))} or {ONLY[-1]!r}, got {only!r:.40}")
+    found = questions(passed, lesson=lesson, everything=everything) if only in (None, QUESTIONS) else []
+    if only == QUESTIONS and not found:
+        raise Refused(_no_question(lesson))
+    if only == QUESTIONS:
+        return [*found]
+    try:
+        return [*candidates(passed, lesson=lesson, only=only, everything=everything), *found]
+    except Refused:
+        if not found:
+            raise
+        return [*found]
+
+
+def questions(passed: set[str], *, lesson: str | None, everything: bool) -> list[AskedAgain]:
+    """The predictions that were right, in course order."""
+    lesson = None if lesson is None else _lesson(lesson)
+    opened = (one for one in asked_again().values() if everything or one.prediction in passed)
+    return [one for one in opened if lesson is None or one.declared.lesson == lesson]
+
+
+def _no_question(lesson: str | None) -> str:
+    where = f" of lesson {_lesson(lesson)}" if lesson else ""
+    if lesson and not questions(set(), lesson=lesson, everything=True):
+        return f"Lesson {_lesson(lesson)} has no predictions to ask again."
+    return (
+        f"Practice asks the predictions again that were right, and none{where} has been yet; or ask for "
+        "everything=True; --everything in a terminal."
+    )
+
+
+def candidates(passed: set[str], *, lesson: str | None, only: str | None, everything: bool) -> list[Row]:
+    """The bugs of exercises that have passed, of one lesson or of all, silent ones alone or those of two at once.
+
+    Raises Refused, which says why, if there is none, and for a lesson that isn't there.
+    """
     known = course.exercises()
     lesson = None if lesson is None else _lesson(lesson)
     mine = [e for e in known.values() if lesson is None or e.lesson == lesson]
@@ -66,24 +106,36 @@ def _is(row: Row, only: str | None) -> bool:
     return row.silent or only is None
 
 
-def choose(found: Sequence[Row], seen: Review, now: datetime, asked: Sequence[str] = ()) -> Row:
-    """The next one: what is due first, then what is new, then what is due soonest. `asked` were asked just now."""
-    by_slip: dict[str, list[Row]] = {}
-    for row in found:
-        by_slip.setdefault(slip_of(row.slip), []).append(row)
-    chance = random.Random(f"{len(asked)} {sorted(seen.cards)} {asked}")
-    just_now = {slip_of(key.split("/")[1]) for key in asked}
-    for slip in seen.due(now):
-        if slip in by_slip and slip not in just_now:
-            return chance.choice(by_slip[slip])
-    last = asked[-1].split("/")[0] if asked else ""
-    new = [
-        row for slip, several in by_slip.items() if slip not in seen.cards and slip not in just_now for row in several
-    ]
-    if new:
-        return _of_level([row for row in new if row.exercise != last] or new, seen, chance)
-    later = [slip for _, slip in seen.schedule() if slip in by_slip and slip not in just_now]
-    return chance.choice(by_slip[later[0]]) if later else chance.choice(list(found))
+def is_new(item: Item, seen: Review) -> bool:
+    """Whether it's a question that practice has not asked yet: a first time is due whenever it comes."""
+    return isinstance(item, AskedAgain) and item.card not in seen.cards and seen.trouble != NOT_INSTALLED
+
+
+def choose(found: Sequence[Item], seen: Review, now: datetime, asked: Sequence[Item] = ()) -> Item:
+    """The next one: what is due first, then what is new, then what is due soonest. `asked` were asked just now.
+
+    Of what is new, questions and bugs take turns.
+    """
+    by_card: dict[str, list[Item]] = {}
+    for item in found:
+        by_card.setdefault(item.card, []).append(item)
+    chance = random.Random(f"{len(asked)} {sorted(seen.cards)} {[item.key for item in asked]}")
+    just_now = {item.card for item in asked}
+    for card in seen.due(now):
+        if card in by_card and card not in just_now:
+            return chance.choice(by_card[card])
+    new = [item for card, several in by_card.items() if card not in {*seen.cards} | just_now for item in several]
+    bugs = [item for item in new if isinstance(item, Row)]
+    to_ask = [item for item in new if isinstance(item, AskedAgain)]
+    met = sum(isinstance(several[0], AskedAgain) for card, several in by_card.items() if card in seen.cards)
+    is_its_turn = isinstance(asked[-1], Row) if asked else 2 * met < len(seen.cards)
+    if to_ask and (is_its_turn or not bugs):
+        return to_ask[0]
+    if bugs:
+        last = next((item.exercise for item in asked[-1:] if isinstance(item, Row)), "")
+        return _of_level([row for row in bugs if row.exercise != last] or bugs, seen, chance)
+    later = [card for _, card in seen.schedule() if card in by_card and card not in just_now]
+    return chance.choice(by_card[later[0]]) if later else chance.choice(list(found))
 
 
 def _of_level(new: Sequence[Row], seen: Review, chance: random.Random) -> Row:

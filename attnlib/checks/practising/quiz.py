@@ -102,7 +102,7 @@ def judged_lines(bug: Bug, named: Sequence[int]) -> str:
     if len(places) == len(bug.changes) and len(right) == len(named):
         return ""
     if right and len(right) == len(named):
-        return f"Line {right[0]} is wrong, and it is not the only one: name both, as in line({right[0]}, …)."
+        return f"Line {right[0]} is wrong, and it is not the only one: name both at once."
     wrong = [n for n in named if n not in bug.lines]
     text = textwrap.shorten(bug.code.split("\n")[wrong[0] - 1], 60, placeholder=" …")
     return f"Line {wrong[0]} does what it should: {text}"

@@ -1,6 +1,7 @@
 """When a mistake is asked about again: `fsrs` decides, and the learner's progress file remembers.
 
-A card stands for a slip, not for one program: the same mistake comes back in another exercise, or another dialect.
+A card stands for a slip, not for one program: the same mistake comes back in another exercise, or another dialect. Or
+it stands for a prediction of a lesson, which comes back with other numbers.
 """
 
 import importlib
@@ -31,19 +32,24 @@ def slip_of(id: str) -> str:
 
 @dataclass
 class Review:
-    """What was asked so far: a card for each slip, and how many bugs of each level were found without help."""
+    """What was asked so far: a card for each slip or prediction, and how many bugs of each level were found alone."""
 
     cards: dict[str, dict[str, Any]] = field(default_factory=dict)
     solved: dict[int, int] = field(default_factory=dict)
     trouble: str = ""
 
     def due(self, now: datetime) -> list[str]:
-        """The slips that are due, the one that has waited longest first."""
-        return [slip for when, slip in self.schedule() if when <= now]
+        """The cards that are due, the one that has waited longest first."""
+        return [card for when, card in self.schedule() if when <= now]
 
     def schedule(self) -> list[tuple[datetime, str]]:
-        """When each slip is due."""
-        return sorted((datetime.fromisoformat(card["due"]), slip) for slip, card in self.cards.items())
+        """When each is due."""
+        return sorted((datetime.fromisoformat(card["due"]), name) for name, card in self.cards.items())
+
+    def seed(self, card: str, now: datetime) -> str:
+        """What the numbers of a question are drawn by: another one after each review; before the first, on each day."""
+        last = self.cards.get(card, {}).get("last_review")
+        return f"{card} {last or now.date()}"
 
 
 def review(*, terminal: bool = False) -> Review:
@@ -56,28 +62,28 @@ def review(*, terminal: bool = False) -> Review:
     return found
 
 
-def remember(seen: Review, slip: str, level: int, rating: str, now: datetime, *, terminal: bool = False) -> str:
-    """Schedule the slip anew, in memory and in the file; what is wrong with the file, if anything is."""
+def remember(seen: Review, card: str, level: int | None, rating: str, now: datetime, *, terminal: bool = False) -> str:
+    """Schedule the card anew, in memory and in the file; what is wrong with the file, if anything is."""
 
     def after(kept: Any) -> dict[str, Any]:
         found = _read(kept) or Review()
-        _rate(found, slip, level, rating, now)
+        _rate(found, card, level, rating, now)
         return {"version": VERSION, "cards": dict(sorted(found.cards.items())), "solved": _as_keys(found.solved)}
 
-    _rate(seen, slip, level, rating, now)
+    _rate(seen, card, level, rating, now)
     return keep_section(SECTION, after, terminal=terminal)
 
 
-def _rate(seen: Review, slip: str, level: int, rating: str, now: datetime) -> None:
-    if rating == SOLVED:
+def _rate(seen: Review, name: str, level: int | None, rating: str, now: datetime) -> None:
+    if rating == SOLVED and level is not None:
         seen.solved[level] = seen.solved.get(level, 0) + 1
     fsrs = _fsrs()
     if fsrs is None:
         return
     # a bug is no vocabulary: nobody wants it again within the hour
     scheduler = fsrs.Scheduler(learning_steps=(), relearning_steps=(), enable_fuzzing=False)
-    card = fsrs.Card.from_dict(seen.cards[slip]) if slip in seen.cards else fsrs.Card(card_id=0)
-    seen.cards[slip] = dict(scheduler.review_card(card, fsrs.Rating[rating], now)[0].to_dict())
+    card = fsrs.Card.from_dict(seen.cards[name]) if name in seen.cards else fsrs.Card(card_id=0)
+    seen.cards[name] = dict(scheduler.review_card(card, fsrs.Rating[rating], now)[0].to_dict())
 
 
 def _as_keys(solved: Mapping[int, int]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """What practice shows: a headline, paragraphs and code, as text in a terminal and as HTML in a notebook."""
 
+import re
 from dataclasses import dataclass
 from html import escape
 from textwrap import fill, indent
@@ -42,8 +43,13 @@ class Shown:
                 style = "margin: 0.2em 0; line-height: 1.3; white-space: pre-wrap"
                 lines.append(f'<pre style="{style}">{escape(section.body)}</pre>')
             else:
-                lines += [f"<div>{marked_up(line)}</div>" for line in section.body.split("\n")]
+                lines += [f"<div>{_with_letter(marked_up(line))}</div>" for line in section.body.split("\n")]
         return "\n".join([*lines, "</div>"])
+
+
+def _with_letter(line: str) -> str:
+    """An option with its letter set off, which two spaces do in a terminal."""
+    return re.sub(r"^([A-D])  ", r"<b>\1</b>&emsp;", line)
 
 
 def _continued(text: str, width: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attnlib.checks import course
 from attnlib.checks.practising.bug import Bug, bug_of
+from attnlib.checks.practising.review import slip_of
 
 FILE = Path(__file__).parent / "bugs.tsv"
 MOST_LINES = 40
@@ -40,6 +41,11 @@ class Row:
     def key(self) -> str:
         """The bug's own."""
         return f"{self.exercise}/{self.slip}" + (f"/{self.dialect}" if self.dialect else "")
+
+    @property
+    def card(self) -> str:
+        """The card by which it is scheduled: its slip."""
+        return slip_of(self.slip)
 
 
 HEAD = [field.name for field in fields(Row)]

@@ -1,4 +1,4 @@
-"""`python -m attnlib practice`: bugs to find in a terminal, without Jupyter; the editor of $EDITOR repairs them."""
+"""`python -m attnlib practice`: bugs and questions in a terminal, without Jupyter; $EDITOR repairs the code."""
 
 import argparse
 import contextlib
@@ -14,22 +14,29 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import fill, wrap
 
-from attnlib.checks.practising.bug import defined
+from attnlib.checks.practising.bug import Bug, defined
 from attnlib.checks.practising.choose import ONLY, Refused
+from attnlib.checks.practising.opened import Opened, OpenedBug
 from attnlib.checks.practising.play import Practice
 from attnlib.checks.practising.shown import WIDTH, Shown
 
 NO_EDITOR = "No editor is set: `export EDITOR=nano`, say. To name the wrong line or to choose a letter, none is needed."
-KEYS = "7 = that line · A to D = what is true · e = edit · h = hint · g = give up · s = show the code · q = quit"
-AFTER = "Enter = next bug · q = quit"
+KEYS = "{line} · A to D = what is true · e = edit · h = hint · g = give up · s = show the code · q = quit"
+ONE, BOTH = "7 = that line", "7 9 = both wrong lines"
+TO_A_QUESTION = "A to {last} = your answer · h = hint · g = give up · s = show the question · q = quit"
+AFTER = "Enter = next · q = quit"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask until somebody quits, the minutes are over, or the input ends; returns the exit status."""
-    parser = argparse.ArgumentParser("python -m attnlib practice", description="Find the bug in what you have passed.")
-    parser.add_argument("lesson", nargs="?", help="only bugs of this lesson, such as 05_causal_attention")
-    parser.add_argument("--only", choices=ONLY, help="silent: no exceptions; two: two wrong lines at once")
-    parser.add_argument("--minutes", type=float, help="stop after so many")
+    parser = argparse.ArgumentParser(
+        "python -m attnlib practice", description="Find the bug in what you have passed, and predict again."
+    )
+    parser.add_argument("lesson", nargs="?", help="only of this lesson, such as 05_causal_attention")
+    parser.add_argument(
+        "--only", choices=ONLY, help="silent: no exceptions; two: two wrong lines at once; questions: no bugs"
+    )
+    parser.add_argument("--minutes", type=float, help="stop after this many")
     parser.add_argument("--everything", action="store_true", help="also what has not passed yet")
     asked = parser.parse_args(arguments)
     practice = Practice(terminal=True)
@@ -41,8 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while practice.opened is not None and not practice.opened.closed:
             _show(shown)
-            _show_code(practice)
-            if not _ask_about(practice):
+            if isinstance(practice.opened, OpenedBug):
+                _show_code(practice.opened.bug)
+            if not _ask_about(practice, shown):
                 break
             shown = practice.next()
             if practice.opened.closed:
@@ -51,17 +59,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _ask_about(practice: Practice) -> bool:
-    """Until the bug is found or given up; False if there shall be no other."""
+def _ask_about(practice: Practice, asked: Shown) -> bool:
+    """Until it is answered or given up; False if there shall be no other."""
     opened = practice.opened
     assert opened is not None
     while not opened.closed:
-        _say(f"\n{KEYS}")
+        _say(f"\n{_keys(opened)}")
         answer = input("> ").strip()
         if answer.lower() in ("q", "quit", "exit"):
             return False
+        if not answer:
+            continue
         try:
-            shown = _answered(practice, answer)
+            shown = _answered(practice, answer, asked)
         except Refused as error:
             _say(str(error))
         else:
@@ -71,33 +81,38 @@ def _ask_about(practice: Practice) -> bool:
     return input("> ").strip().lower() not in ("q", "quit", "exit")
 
 
-def _answered(practice: Practice, answer: str) -> Shown | None:
+def _keys(opened: Opened) -> str:
+    if isinstance(opened, OpenedBug):
+        return KEYS.format(line=BOTH if len(opened.bug.changes) > 1 else ONE)
+    return TO_A_QUESTION.format(last=max(opened.options))
+
+
+def _answered(practice: Practice, answer: str, asked: Shown) -> Shown | None:
     """What is said to an answer; None where that was shown already."""
-    assert practice.opened is not None
+    opened = practice.opened
+    assert opened is not None
     numbers = answer.replace(",", " ").split()
-    if numbers and all(number.isdecimal() for number in numbers):
+    if isinstance(opened, OpenedBug) and numbers and all(number.isdecimal() for number in numbers):
         return practice.line(*map(int, numbers))
-    commands: dict[str, Callable[[], Shown | None]] = {
-        "e": lambda: _edited(practice),
-        "h": practice.hint,
-        "g": practice.give_up,
-        "s": lambda: _show_code(practice),
-    }
+    commands: dict[str, Callable[[], Shown | None]] = {"h": practice.hint, "g": practice.give_up}
+    if isinstance(opened, OpenedBug):
+        bug = opened.bug
+        commands |= {"e": lambda: _edited(practice, bug), "s": lambda: _show_code(bug)}
+    else:
+        commands["s"] = lambda: asked
     if answer.lower() in commands:
         return commands[answer.lower()]()
-    if answer.upper() in practice.opened.options:
-        return practice.because(answer)
+    if answer.upper() in opened.options:
+        return practice.because(answer) if isinstance(opened, OpenedBug) else practice.answer(answer)
     raise Refused(f"{answer!r:.40} is no answer.")
 
 
-def _edited(practice: Practice) -> Shown | None:
+def _edited(practice: Practice, bug: Bug) -> Shown | None:
     """Repair the code in an editor, and run its check."""
-    assert practice.opened is not None
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         _say(NO_EDITOR)
         return None
-    bug = practice.opened.bug
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, f"{bug.exercise}.py")
@@ -140,9 +155,8 @@ def _show(shown: Shown) -> None:
     print("\n" + (re.sub(r"^(?=\S)(.*)$", "\033[1m\\1\033[0m", text, flags=re.MULTILINE) if _is_styled() else text))
 
 
-def _show_code(practice: Practice) -> None:
-    assert practice.opened is not None
-    print("\n" + _coloured(in_width(practice.opened.bug.code)))
+def _show_code(bug: Bug) -> None:
+    print("\n" + _coloured(in_width(bug.code)))
 
 
 def _coloured(code: str) -> str:

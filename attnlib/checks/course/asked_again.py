@@ -1,0 +1,127 @@
+"""A prediction as practice asks it again: with other numbers, where it has any, and always with other letters.
+
+Beside a lesson's exercises, `asked_again.py` has a function for each of its predictions, which makes the question from
+its numbers: the right option is computed from them, and so is what each named misunderstanding would choose.
+"""
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from types import ModuleType
+from typing import Any
+
+from attnlib.checks import course
+from attnlib.checks.exercise import Exercise
+
+COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
+ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+MOST_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class WrongOption:
+    """What a misunderstanding chooses. Title and explanation are the catalogue's, unless they name other numbers."""
+
+    id: str
+    text: str
+    explanation: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question that stands by itself, and its options. `why` is the exercise's own where it is left out."""
+
+    text: str
+    right: str
+    wrong: tuple[WrongOption, ...]
+    why: str = ""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """All of them, the right one first."""
+        return self.right, *(wrong.text for wrong in self.wrong)
+
+
+@dataclass(frozen=True)
+class AskedAgain:
+    """A prediction, the question of its numbers, those that the lesson has, and how others are drawn."""
+
+    prediction: str
+    question: Callable[..., Question]
+    lesson: Mapping[str, Any] = field(default_factory=dict)
+    draw: Callable[[Random], dict[str, Any]] | None = None
+    """None where the prediction has no numbers: its letters alone are others."""
+
+    @property
+    def key(self) -> str:
+        """What it is called in the progress file."""
+        return self.prediction
+
+    @property
+    def card(self) -> str:
+        """The card by which it is scheduled."""
+        return self.prediction
+
+    @property
+    def declared(self) -> Exercise:
+        """The prediction itself."""
+        return course.find(self.prediction)
+
+    def drawn(self, chance: Random) -> Question:
+        """The question with other numbers than the lesson has, and no option twice.
+
+        Raises ValueError if a thousand draws give none.
+        """
+        if self.draw is None:
+            return self.question()
+        for _ in range(MOST_DRAWS):
+            numbers = self.draw(chance)
+            question = self.question(**numbers)
+            if numbers != self.lesson and len({*question.options}) == len(question.options):
+                return question
+        raise ValueError(f"{self.prediction}: none of {MOST_DRAWS} draws has other numbers and no option twice")
+
+
+def counted(number: int) -> str:
+    """The number in words, up to twelve.
+
+    >>> counted(3), counted(13)
+    ('three', '13')
+    """
+    words = COUNTED.split()
+    return words[number] if number < len(words) else str(number)
+
+
+def ordinal(number: int) -> str:
+    """Its place in words, from the first to the twelfth.
+
+    >>> ordinal(3)
+    'third'
+    """
+    return ORDINALS.split()[number]
+
+
+def asked_again() -> dict[str, AskedAgain]:
+    """Every prediction that can be asked again, by its name, in course order.
+
+    >>> list(asked_again())[0]
+    'predict_largest_dot'
+    """
+    lessons = dict.fromkeys(e.lesson for e in course.exercises().values() if e.kind == "choice")
+    modules = filter(None, map(_beside, lessons))
+    return {one.prediction: one for module in modules for one in module.ASKED_AGAIN}
+
+
+def _beside(lesson: str) -> ModuleType | None:
+    """The module beside a lesson's exercises, which lessons of others need not have."""
+    package = f"{course.__name__}.lesson_{lesson[:2]}"
+    found = importlib.util.find_spec(package)
+    if found is None or found.submodule_search_locations is None or not importlib.util.find_spec(f"{package}.{_FILE}"):
+        return None
+    return importlib.import_module(f"{package}.{_FILE}")
+
+
+_FILE = "asked_again"

@@ -1,0 +1,78 @@
+"""Lesson 02's predictions, asked again: vectors of another length, and other sentences."""
+
+from random import Random
+from typing import Any
+
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption, counted
+
+SENTENCES = (
+    ("The animal did not cross the street because it was tired", "animal", "street", "cross"),
+    ("The cat chased a small mouse all day", "cat", "mouse", "chased"),
+    ("My brother thanked your sister for the letter", "brother", "sister", "thanked"),
+    ("A student asked one teacher about her answer", "student", "teacher", "asked"),
+    ("In spring the river reaches the old bridge again", "river", "bridge", "reaches"),
+    ("The dog followed that man", "dog", "man", "followed"),
+)
+"""Each with two words that change places, and one that does not."""
+
+
+def dot_spread(root: int) -> Question:
+    """How far dot products spread of vectors with root² entries."""
+    d = root**2
+    return Question(
+        text=f"The entries of q and k are independent, with mean 0 and variance 1, and d = {d}. About how large is the "
+        "standard deviation of q · k?",
+        right=str(root),
+        wrong=(
+            WrongOption("terms_cancel", "1, because positive and negative terms cancel"),
+            WrongOption(
+                "variance_for_deviation",
+                f"{d}, because it has {d} terms",
+                f"{d} terms with variance 1 each give a variance of {d}. The standard deviation is its root. For the "
+                f"sum itself to get as large as {d}, nearly all terms would have to agree in sign.",
+            ),
+            WrongOption("depends_on_keys", "none you could name, because it depends on the number of keys"),
+        ),
+        why=f"Each of the {d} terms has variance 1, variances of independent terms add up to {d}, and the standard "
+        f"deviation is the root of that: √{d} = {root}.",
+    )
+
+
+def swapped_words(sentence: str, one: str, other: str, third: str) -> Question:
+    """What self-attention without positions makes of a sentence in which two words change places."""
+    n = counted(len(sentence.split()))
+    return Question(
+        text=f"Self-attention without positions reads “{sentence}”, and then the same sentence with “{one}” and "
+        f"“{other}” swapped. What happens to the output of “{third}”, and to the outputs of the two words that moved?",
+        right=f"Every word keeps its output, “{third}” as well. The outputs of “{one}” and “{other}” trade places, as "
+        "the words did.",
+        wrong=(
+            WrongOption(
+                "neighbours_matter",
+                "All outputs change, because every word now has other neighbours.",
+                "A score compares two words wherever they are. Nothing in the formula says what is next to what. The "
+                f"same {n} words answer in both sentences, so every word hears the same answers.",
+            ),
+            WrongOption(
+                "invariant_not_equivariant",
+                f"The {n} output rows stay where they are, because attention is a sum, and a sum has no order.",
+            ),
+        ),
+        why=f"Each output is made from one query and the same {n} pairs of keys and values. Their order does not enter "
+        "a sum, so every word gets what it got before, at its new place.",
+    )
+
+
+def _sentence(chance: Random) -> dict[str, Any]:
+    return dict(zip(("sentence", "one", "other", "third"), chance.choice(SENTENCES), strict=True))
+
+
+ASKED_AGAIN = (
+    AskedAgain("predict_dot_spread", dot_spread, {"root": 16}, lambda chance: {"root": chance.randint(4, 32)}),
+    AskedAgain(
+        "predict_swapped_words",
+        swapped_words,
+        dict(zip(("sentence", "one", "other", "third"), SENTENCES[0], strict=True)),
+        _sentence,
+    ),
+)

@@ -1,0 +1,51 @@
+"""Lesson 03's prediction, asked again about other shapes."""
+
+from random import Random
+from typing import Any
+
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption, counted, ordinal
+
+
+def reshaped_heads(words: int, columns: int, heads: int) -> Question:
+    """What is in head 0 of a reshape, where `heads` divides the number of words and that of columns."""
+    wide, whole = columns // heads, words // heads
+    return Question(
+        text=f"x is (1, {words}, {columns}): {counted(words)} words of {counted(columns)} columns. What's in head 0 of "
+        f"`x.reshape(1, {heads}, {words}, {wide})`?",
+        right=f"the first {counted(whole)} words, with all their {counted(columns)} columns, each word cut into "
+        f"{counted(heads)} rows",
+        wrong=(
+            WrongOption(
+                "shape_is_meaning",
+                f"the first {counted(wide)} columns of all {counted(words)} words, as in `split_heads`",
+                f"The shape is that of split_heads, so you expect the same contents. But reshape({heads}, {words}, "
+                f"{wide}) takes the numbers in their order in memory, word after word, and fills the first head until "
+                f"it's full. A head has room for {words} · {wide} = {words * wide} numbers.",
+            ),
+            WrongOption(
+                "every_third_column",
+                f"every {ordinal(heads)} column of all {counted(words)} words",
+                f"Every {ordinal(heads)} column would be the pattern (d h): the heads take turns. reshape takes the "
+                f"numbers one after the other, and the first {counted(columns)} are the whole first word.",
+            ),
+            WrongOption(
+                "expects_an_error",
+                "nothing: the numbers don't fit, and torch raises an error",
+                "There's no error. reshape only counts the numbers, and doesn't know that an axis means words. That's "
+                "why this mistake is so common.",
+                title=f"{words} · {columns} = {heads} · {words} · {wide}, and that is all reshape checks",
+            ),
+        ),
+        why=f"reshape leaves the numbers in order and only breaks the lines elsewhere. In that order, the first of "
+        f"{counted(heads)} equal parts of the numbers is the first {counted(whole)} words, all {counted(columns)} "
+        f"columns of each. Every word is cut into {counted(heads)} rows.",
+    )
+
+
+def draw(chance: Random) -> dict[str, Any]:
+    """Two to five heads, and lengths that they divide."""
+    heads = chance.randint(2, 5)
+    return {"words": heads * chance.randint(2, 5), "columns": heads * chance.randint(2, 4), "heads": heads}
+
+
+ASKED_AGAIN = (AskedAgain("predict_reshaped_heads", reshaped_heads, {"words": 12, "columns": 9, "heads": 3}, draw),)

@@ -1,0 +1,79 @@
+"""Lesson 04's predictions, asked again: another memory, and other dates."""
+
+from random import Random
+from typing import Any
+
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption, counted
+
+DAYS = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday"
+DATES = ("20 July 1969", "5 May 2011", "1 April 1976", "13 March 1781", "29 May 1953", "6 August 1991", "24 June 1859")
+
+
+def shuffled_memory(english: int, german: int, column: int) -> Question:
+    """What happens if the words that answer are shuffled, and those that ask are not."""
+    return Question(
+        text=f"Cross-attention without positions: {counted(german)} German words ask, {counted(english)} English words "
+        f"answer. Now the English words come in another order, “animal” in column {column}; the German words stay as "
+        "they are. What happens?",
+        right="the output does not change at all; the columns of the weights change places, as the words did",
+        wrong=(
+            WrongOption("equivariant_here_too", "the rows of the output change places, as in lesson 02"),
+            WrongOption(
+                "order_matters",
+                "output and weights both change: another order is another text",
+                "A score compares one query with one key, wherever the key is. Nothing in the formula knows a "
+                f"position, so {english} words in another order are the same {english} words.",
+            ),
+            WrongOption(
+                "weights_stay",
+                "neither the output nor the weights change",
+                "You're right that the output stays. But a weight belongs to a word, not to a place. When “animal” "
+                f"moves to column {column}, its weight moves with it, or you'd fetch the wrong value.",
+            ),
+        ),
+    )
+
+
+def longer_source(day: str, date: str) -> Question:
+    """What moves the attention when the text before a digit gets longer."""
+    longer = f"{day}, {date}"
+    moved, place = len(longer) - len(date), len(date) - 1
+    return Question(
+        text="Lesson 04's date reader asks ten questions, one for each place of its answer, and has no positions. Put "
+        f"“{day},” in front of “{date}”: the last digit of the year was character {place} and is now character "
+        f"{place + moved}. The question for that digit will still find it. What makes the attention move "
+        f"{counted(moved)} characters to the right?",
+        right="the keys, because the digit brought its key along, and the same query fits it at its new position",
+        wrong=(
+            WrongOption(
+                "query_adapts", "the query, which is computed from the new text and points further to the right"
+            ),
+            WrongOption(
+                "learned_a_place",
+                f"nothing; this question has learned to look at character {place}, and will be wrong here",
+                "A query could only prefer a position if the keys said where they are. These keys come from a "
+                f"character and two neighbours on either side. {counted(moved).capitalize()} positions further on, the "
+                "same characters have the same keys.",
+            ),
+            WrongOption(
+                "values_move",
+                "the values, because the digit's value is still the best answer, and the weights follow it",
+            ),
+        ),
+    )
+
+
+def _memory(chance: Random) -> dict[str, Any]:
+    english = chance.randint(5, 12)
+    return {"english": english, "german": chance.randint(2, 4), "column": chance.randint(2, english - 1)}
+
+
+ASKED_AGAIN = (
+    AskedAgain("predict_shuffled_memory", shuffled_memory, {"english": 11, "german": 3, "column": 9}, _memory),
+    AskedAgain(
+        "predict_longer_source",
+        longer_source,
+        {"day": "Sunday", "date": "20 July 1969"},
+        lambda chance: {"day": chance.choice(DAYS.split()), "date": chance.choice(DATES)},
+    ),
+)

@@ -1,0 +1,79 @@
+"""Lesson 05's predictions, asked again: other scores, and rows of another length."""
+
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption, counted
+
+FILLS = ("-1e4", "-1e5", "-1e9", "-1e30")
+
+
+def zeroed_future(first: int, own: int, future: int) -> Question:
+    """Whether a future word is felt whose weight is set to 0; the numbers are e^score of three words."""
+    total = first + own + future
+    kept = Fraction(first + own, total)
+    return Question(
+        text="In causal attention the row of “animal” has three words, and e^score is "
+        f"{first} with “the”, {own} with itself, and {future} with “did”, which is still to come. The future weight is "
+        f"set to zero after the softmax, and nothing else is done, so the row adds up to {kept}. Can the output of "
+        "“animal” still depend on the word that comes after it?",
+        right="yes, through the weights that are kept",
+        wrong=(
+            WrongOption("zero_weight_no_influence", "no, a weight of zero lets nothing through"),
+            WrongOption("only_the_first_row", "only in the first row, which keeps a single weight"),
+            WrongOption("values_leak", "yes, through the value of “did”"),
+        ),
+        why=f"The weights that are kept are {first}/{total} and {own}/{total}, and {total} contains the {future} of "
+        "the word to come. A large future score makes the sum large and the kept weights small. So an output near "
+        "zero tells what is to come.",
+    )
+
+
+def blocked_row(keys: int, fill: str) -> Question:
+    """The weights of a row in which every key is blocked with a large negative number."""
+    n = counted(keys)
+    return Question(
+        text=f"{n.capitalize()} keys, all of them blocked by `scores.masked_fill(~mask, {fill})`. What are the {n} "
+        "weights after the softmax?",
+        right=f"1/{keys} each",
+        wrong=(
+            WrongOption(
+                "low_scores_low_weights",
+                f"{n} zeros, because exp({fill}) is zero",
+                f"exp({fill}) is 0 in float32, you're right. But the softmax first subtracts the largest score of the "
+                f"row, which is also {fill}. That leaves a row of zeros, and e⁰ = 1 for all. A softmax always hands "
+                "out 1.",
+            ),
+            WrongOption(
+                "nan_from_finite",
+                "`nan`, as with -inf",
+                f"NaN would come from -inf: -inf minus -inf isn't defined. {fill} minus {fill} is 0. That's why people "
+                "like such numbers, and why their mistakes go unseen.",
+                title=f"{fill} is a number",
+            ),
+            WrongOption(
+                "scores_come_through",
+                "the softmax of the scores as they were before the fill",
+                f"masked_fill puts {fill} *in place of* the score, so nothing of it is left. If you *added* {fill}, "
+                "the fill and the dtype would decide whether the differences survive or are rounded away.",
+            ),
+        ),
+        why="Softmax sees only differences. A row of equal numbers has none, whether they are 0 or "
+        f"{fill}: {n} keys, 1/{keys} each. The query attends to everything that it must not see.",
+    )
+
+
+def _scores(chance: Random) -> dict[str, Any]:
+    return dict(zip(("first", "own", "future"), (chance.randint(1, 9) for _ in range(3)), strict=True))
+
+
+ASKED_AGAIN = (
+    AskedAgain("predict_zeroed_future", zeroed_future, {"first": 1, "own": 3, "future": 4}, _scores),
+    AskedAgain(
+        "predict_blocked_row",
+        blocked_row,
+        {"keys": 4, "fill": "-1e9"},
+        lambda chance: {"keys": chance.randint(3, 12), "fill": chance.choice(FILLS)},
+    ),
+)

@@ -1,0 +1,43 @@
+"""Lesson 07's prediction, asked again about other words of a sentence."""
+
+from random import Random
+from typing import Any
+
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption, ordinal
+
+
+def no_position(place: int, words: int) -> Question:
+    """Which outputs of causal attention differ if the words at `place` and behind it change places, counted from 1."""
+    here, there = ordinal(place), ordinal(place + 1)
+    every = "all of them" if place == 1 else f"all from the {here} on"
+    return Question(
+        text="One layer of causal self-attention, without positions. Two sentences of "
+        f"{words} words differ in one thing only: their {here} and their {there} word have changed places. Compare the "
+        "outputs position by position. Which of them differ?",
+        right=f"only those at the {here} and the {there} position",
+        wrong=(
+            WrongOption(
+                "everything_after_a_change", f"{every}, because every later word looks back at a different beginning"
+            ),
+            WrongOption(
+                "mask_forgotten",
+                "none, because the outputs of the two words simply change places",
+                "Without a mask you'd be right, and the outputs would swap along with their words. With it, position "
+                f"{place} sees only one of the two words, and position {place + 1} asks with the other one. So each of "
+                "the two gives something different after the swap.",
+            ),
+            WrongOption("last_word_counts", f"the {here}, the {there}, and the last, which sees the whole sentence"),
+        ),
+        why=f"Every word from position {place + 2} on sees the same words as before, in either order: a sum has no "
+        f"order. {f'The words before position {place} see neither. ' * (place > 1)}Only at positions {place} and "
+        f"{place + 1} does a word see different words, or ask a different question.",
+    )
+
+
+def draw(chance: Random) -> dict[str, Any]:
+    """Two neighbours that are not at the end."""
+    words = chance.randint(6, 12)
+    return {"place": chance.randint(1, words - 3), "words": words}
+
+
+ASKED_AGAIN = (AskedAgain("predict_no_position", no_position, {"place": 1, "words": 11}, draw),)

@@ -1,0 +1,43 @@
+"""Lesson 11's prediction, asked again about other periods."""
+
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
+
+
+def fixed_period(period: int) -> Question:
+    """What a model learns if the block has the same length in every sequence."""
+    back = period - 1
+    return Question(
+        text="A model with two layers and rotary positions reads sequences in which a block of random tokens, drawn "
+        f"anew for each, comes again and again. The block's length is {period} in every one. What does the model "
+        "learn?",
+        right=f"to look {back} places back, without comparing any tokens; one layer is enough, and other periods fail",
+        wrong=(
+            WrongOption(
+                "same_two_heads",
+                "the same as with changing lengths: to find the token's last occurrence, and say what came after it",
+                "Training finds what lowers the loss, not what generalises. If the distance never changes, nothing has "
+                f"to be matched, and one head that looks {back} positions back is easier to find than two that must "
+                "work together.",
+            ),
+            WrongOption(
+                "nothing_to_learn",
+                "nothing: with a fixed distance there is nothing left to be learned",
+                "The tokens of a block are still random, but from the second block on, each is the one from "
+                f"{period} positions before, so the model can predict it exactly. It needs only the distance.",
+            ),
+            WrongOption(
+                "blocks_by_heart",
+                "the blocks by heart",
+                f"Every sequence draws a new block, and there are far too many of {period} tokens. There's nothing to "
+                "learn by heart but the distance.",
+            ),
+        ),
+        why=f"With a period of {period}, the next token is always the one {back} places back. Rotary positions can say "
+        f"“{back} places back” in one layer, without comparing any tokens, and such a head is lost as soon as the "
+        "period changes.",
+    )
+
+
+ASKED_AGAIN = (
+    AskedAgain("predict_fixed_period", fixed_period, {"period": 16}, lambda chance: {"period": chance.randint(5, 40)}),
+)

@@ -1,0 +1,38 @@
+"""Lesson 12's predictions, asked again with other letters."""
+
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
+
+
+def what_is_needed() -> Question:
+    """What a model must find out to fill in masked atoms."""
+    return Question(
+        text="A model reads chemical reactions as text, in SMILES, and every second atom of the product is masked. "
+        "What must it find out to fill in nearly all of them?",
+        right="which atoms of the product are on the left as well, and which of those are still missing",
+        wrong=(
+            WrongOption("counts_letters", "which atom is the most common; carbon is always a good guess"),
+            WrongOption("knows_energies", "how much energy each bond holds, to see which one is likely to form"),
+            WrongOption("spells_only", "how SMILES is spelled, so that all brackets and rings are closed"),
+        ),
+    )
+
+
+def other_spelling() -> Question:
+    """What the head that maps atoms says of a reaction in another order."""
+    return Question(
+        text="In `CC(=O)O.CCO>>CCOC(C)=O`, written as the patents have it, lesson 12's head says that the ester's "
+        "oxygen was the alcohol's, and it's right. What does it say about the same reaction, written "
+        "`CC(=O)O.OCC>>CC(=O)OCC`?",
+        right="the opposite, and it's about as sure as before",
+        wrong=(
+            WrongOption("spelling_does_not_matter", "the same, and it's as sure, because it's the same reaction"),
+            WrongOption("head_gives_up", "nothing clear: it divides its attention evenly among the oxygens"),
+            WrongOption("unreadable", "nothing at all: the model can't read this spelling"),
+        ),
+    )
+
+
+ASKED_AGAIN = (
+    AskedAgain("predict_what_is_needed", what_is_needed),
+    AskedAgain("predict_other_spelling", other_spelling),
+)
