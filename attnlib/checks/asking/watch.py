@@ -14,6 +14,7 @@ import torch
 from torch._C import _autograd, _profiler
 
 from .clock import Clock
+from .installed import INSTALLED
 from .ready_made import BACKWARD, ENGINE, Elsewhere, operator_called, pattern_of, plain
 
 ATTENTION_OF_ATTNLIB = (
@@ -24,7 +25,6 @@ ATTENTION_OF_ATTNLIB = (
     "attnlib.CrossAttention.forward",
     "attnlib.MultiHeadAttention.forward",
 )
-INSTALLED = ("site-packages", "dist-packages")
 
 
 def resolve(name: str) -> Any:
