@@ -26,8 +26,8 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "TORCHDYNAMO_DISABLE": "1",  # torch.compile would start a C compiler; the function itself gives the same numbers
 }
-BESIDE = """attempt clock confine contract endless failure given inputs limits other_device ready_made shortcuts
-system_calls time_limits watch window"""
+BESIDE = """attempt clock confine contract endless failure given inputs installed limits other_device ready_made
+shortcuts system_calls time_limits watch window"""
 """What the sandbox is made of besides its own `inside`."""
 SCRATCH_BYTES = 64 << 20
 CONTAINER_MEMORY = "4g"

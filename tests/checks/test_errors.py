@@ -1,6 +1,10 @@
 """An exception is explained by its words and by the names around it; the same in a notebook and in the grader."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +131,11 @@ def test_the_line_that_is_given_for_a_missing_import_defines_the_name(name: str)
     assert IMPORTS[name] in explained("softmax", f"NameError: name '{name}' is not defined").explanation
 
 
+def test_the_words_of_an_older_torch_for_wrong_arguments_are_known() -> None:
+    text = "TypeError: transpose() received an invalid combination of arguments - got (int), but expected one of:"
+    assert explained("softmax", text).id == "arguments_do_not_fit"
+
+
 def test_what_the_learner_raises_is_not_explained() -> None:
     text = "ValueError: the shape does not fit"
     assert explained("softmax", text).id == "shapes_do_not_fit"
@@ -150,6 +159,26 @@ def test_an_error_of_the_learners_own_is_not_called_that_of_torch() -> None:
     report = run("split_heads", split_heads)
     assert report.diagnosis == "refused_otherwise"
     assert "torch's" not in report.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("beside", "name"), [(True, "RuntimeError: ShapeError"), (False, "ShapeError")])
+def test_a_package_need_not_lie_in_site_packages(tmp_path: Path, beside: bool, name: str) -> None:
+    """`pip install --target` puts packages in any folder; the folder of the notebook stays the learner's own."""
+    (tmp_path / "packages" / "shaped-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "packages" / "shaped.py").write_text(
+        "class ShapeError(RuntimeError): pass\ndef cut(x, num_heads):\n    raise ShapeError('cannot cut')\n"
+    )
+    program = "import shaped\nfrom attnlib.checks import run\nprint(run('split_heads', shaped.cut).headline)"
+    packages = [str(tmp_path / "packages"), str(Path(__file__).parents[2])]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=packages[not beside],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(packages)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"raised {name}: cannot cut\n", done.stderr
 
 
 def test_a_parameter_that_opens_a_sentence_keeps_its_name() -> None:

@@ -166,6 +166,19 @@ def test_a_search_says_nothing_and_stands_what_answers_are_made_of(recwarn: pyte
     assert the_change("pairwise_dot", of_a_cell(long, "pairwise_dot")) is None
 
 
+@pytest.mark.parametrize("confined", [True, False])
+@pytest.mark.parametrize("deep", [" + ".join(["0"] * 900), "-" * 900 + "0", f"0 * (x{'.abs()' * 600}).sum()"])
+def test_an_answer_that_is_nested_too_deep_to_be_read_is_judged_all_the_same(
+    deep: str, confined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not confined:  # on macOS and Windows, say, or where CUDA is in use
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    source = f"def pairwise_dot(x, y):\n    return x @ y.mT + {deep}\n"
+    assert run("pairwise_dot", of_a_cell(source, "pairwise_dot")).passed
+    turned = of_a_cell(source.replace("x @ y.mT", "(x @ y.mT).roll(1, dims=0)"), "pairwise_dot")
+    assert not run("pairwise_dot", turned).passed
+
+
 def test_a_search_ends_with_its_time() -> None:
     assert the_change("pairwise_dot", turned, replace(PATIENT, search_cpu=1e-9)) is None
 

@@ -12,10 +12,11 @@ from typing import Literal, get_args
 
 from .clock import Clock
 from .endless import endless
+from .installed import INSTALLED
 
 HERE = str(Path(__file__).parents[1].absolute())
 STANDARD = sysconfig.get_path("stdlib")
-LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
+LIBRARIES = (*INSTALLED, "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
 
 Kind = Literal["unwritten", "raised", "time", "type", "parameters", "forbidden", "memory", "choice", "died", "cell"]
 Reason = Literal[

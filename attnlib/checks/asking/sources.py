@@ -29,8 +29,9 @@ def shortcuts_of(attempt: Any, forbidden: tuple[str, ...], reference: Any = None
             uses = shortcuts(
                 textwrap.dedent("".join(lines)), forbidden, names=_names(function, objects, reference), methods=methods
             )
-        except (OSError, TypeError, SyntaxError):
-            continue  # no source, or (a lambda inside of something else) only a part of a statement
+        except (OSError, TypeError, SyntaxError, RecursionError):
+            # no source, (a lambda inside of something else) only a part of a statement, or nested too deep to be read
+            continue
         if function.__name__ != "<lambda>" or "".join(lines).count("lambda") == 1:
             found += [Use(use.name, use.line + max(first, 1) - 1, use.text) for use in uses]
     return found

@@ -15,6 +15,7 @@ from torch._C import _autograd, _profiler
 from torch.autograd.profiler import record_function
 
 from .clock import Clock
+from .installed import INSTALLED
 from .ready_made import BACKWARD, ENGINE, Elsewhere, operator_called, pattern_of, plain
 
 ATTENTION_OF_ATTNLIB = (
@@ -25,7 +26,6 @@ ATTENTION_OF_ATTNLIB = (
     "attnlib.CrossAttention.forward",
     "attnlib.MultiHeadAttention.forward",
 )
-INSTALLED = ("site-packages", "dist-packages")
 
 
 def resolve(name: str) -> Any:

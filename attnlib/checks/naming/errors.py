@@ -250,7 +250,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "without a `return` gives None, too.",
         ),
     ),
-    (r"TypeError: .*(missing \d+ required|takes .* argument|unexpected keyword)", _symptom("arguments_do_not_fit")),
+    (r"TypeError: .*(missing \d+ |takes .* arg|unexpected keyword|combination of)", _symptom("arguments_do_not_fit")),
     (r"(RuntimeError|IndexError): .*(out of bounds|out of range)", _symptom("index_out_of_range")),
     (
         r"IndexError: (tensors used as indices must be long|.*only integer)",

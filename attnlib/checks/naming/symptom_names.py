@@ -214,7 +214,7 @@ _TEXTS = {
     ),
     "arguments_do_not_fit": (
         "A function is called with the wrong arguments",
-        "There is one too many, one is missing, or one has another name. `help(function)` or a `?` after its name says "
+        "One is too many, missing, of another kind or of another name. `help(function)` or a `?` after its name says "
         "what it takes. Where no line of yours is shown above, the check itself made the call: it passes the arguments "
         "of the contract in their order, and leaves out those that have a default there.",
     ),

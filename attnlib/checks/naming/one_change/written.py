@@ -16,6 +16,7 @@ OUTSIDE = {
 }
 """Names that reach out of an answer. A check may call them a dozen times, but not hundreds of times more."""
 MOST_NODES = 4000  # the longest answer of the course, a block with all of its parts, has a third of it
+DEEPEST = 100  # levels of the tree: whoever reads one takes several calls for each, and Python allows a thousand
 SCOPES = (ast.FunctionDef, ast.ClassDef, ast.Lambda)
 HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass")  # decorators
 
@@ -64,7 +65,10 @@ class Written:
 
 
 def source_of(attempt: Any) -> Written | None:
-    """The source of a function or class that was written in a file or a notebook's cell, with the helpers it uses."""
+    """The source of a function or class that was written in a file or a notebook's cell, with the helpers it uses.
+
+    None without one, or where it is nested too deep to be read, such as a sum of some hundred terms.
+    """
     functions = [f for f in vars(attempt).values() if isinstance(f, FunctionType)] if isinstance(attempt, type) else []
     outside = functions[0] if functions else attempt
     function = getattr(outside, "__wrapped__", outside)  # such as by @torch.no_grad()
@@ -76,6 +80,8 @@ def source_of(attempt: Any) -> Written | None:
         tree = ast.parse("".join(lines))
     except SyntaxError:
         return None  # a cell with magics
+    if _is_deep(tree):
+        return None
     node = _defining(tree, attempt, function)
     if node is None or (function is not outside and not _decorated_harmlessly(node)):
         return None
@@ -93,6 +99,13 @@ def source_of(attempt: Any) -> Written | None:
     behind = frozenset(id(n) for m in methods if m.name != "__init__" for n in ast.walk(m))
     module = ast.fix_missing_locations(ast.Module(body, []))
     return Written(module, name, namespace, lines, behind, state is not None, frozenset(_bound(tree, node)))
+
+
+def _is_deep(tree: ast.Module) -> bool:
+    level: list[ast.AST] = [tree]
+    for _ in range(DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return bool(level)
 
 
 def _is_harmless(decorator: ast.expr) -> bool:
