@@ -61,6 +61,11 @@ class Observation:
         """The outputs, to be compared with those of others: with two hundred misconceptions, if one is to be named."""
         return tuple(Measured(t) for t in self.outputs or ())
 
+    @cached_property
+    def measured_gradients(self) -> dict[str, Measured]:
+        """The gradients, in the same way."""
+        return {name: Measured(gradient) for name, gradient in (self.gradients or {}).items()}
+
 
 Memory = dict[tuple[object, ...], Observation]
 """What answers of the course's own did, the reference and the misconceptions: the same each time they are asked."""
