@@ -56,9 +56,14 @@ _MEMORIES: dict[tuple[str, torch.dtype], Memory] = {}
 
 
 def _memory(name: str, default_dtype: torch.dtype) -> Memory:
-    """What the course's own answers did, for one exercise: a student checks the same one many times in a row."""
-    if (name, default_dtype) not in _MEMORIES:
-        _MEMORIES.clear()
+    """What the course's own answers did: a student checks the same exercise many times in a row.
+
+    Of other exercises only the reference's is kept, for a notebook that is run again: the misconceptions are many.
+    """
+    for other, memory in _MEMORIES.items():
+        if other != (name, default_dtype):
+            for key in [key for key, seen in memory.items() if not seen.exact]:
+                del memory[key]
     return _MEMORIES.setdefault((name, default_dtype), {})
 
 
