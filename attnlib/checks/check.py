@@ -60,11 +60,11 @@ def _memory(name: str, default_dtype: torch.dtype) -> Memory:
 
     Of other exercises only the reference's is kept, for a notebook that is run again: the misconceptions are many.
     """
-    for other, memory in _MEMORIES.items():
-        if other != (name, default_dtype):
-            for key in [key for key, seen in memory.items() if not seen.exact]:
-                del memory[key]
-    return _MEMORIES.setdefault((name, default_dtype), {})
+    asked = name, default_dtype
+    if (last := next(reversed(_MEMORIES), asked)) != asked:
+        _MEMORIES[last] = {key: seen for key, seen in _MEMORIES[last].items() if seen.exact}
+    _MEMORIES[asked] = _MEMORIES.pop(asked, {})
+    return _MEMORIES[asked]
 
 
 VALIDATING = "NBGRADER_VALIDATING"
