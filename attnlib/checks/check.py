@@ -56,10 +56,15 @@ _MEMORIES: dict[tuple[str, torch.dtype], Memory] = {}
 
 
 def _memory(name: str, default_dtype: torch.dtype) -> Memory:
-    """Return the memory of one exercise: the course's own answers run only once, however often a student checks."""
-    if (name, default_dtype) not in _MEMORIES:
-        _MEMORIES.clear()
-    return _MEMORIES.setdefault((name, default_dtype), {})
+    """Return what the course's own answers did: a student checks the same exercise many times in a row.
+
+    Of other exercises only the reference's is kept, for a notebook that is run again: the misconceptions are many.
+    """
+    asked = name, default_dtype
+    if (last := next(reversed(_MEMORIES), asked)) != asked:
+        _MEMORIES[last] = {key: seen for key, seen in _MEMORIES[last].items() if seen.exact}
+    _MEMORIES[asked] = _MEMORIES.pop(asked, {})
+    return _MEMORIES[asked]
 
 
 VALIDATING = "NBGRADER_VALIDATING"

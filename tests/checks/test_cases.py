@@ -1,6 +1,7 @@
 """The numbers of every case can be drawn with any seed: a course grades with one of its own."""
 
 import pytest
+import torch
 
 from attnlib.checks import exercises, run
 from attnlib.checks.course.right import right_answers
@@ -27,3 +28,16 @@ def test_verdict_and_diagnosis_do_not_depend_on_the_seed(seeds: range) -> None:
         for name in ("pairwise_dot", "SelfAttention"):
             assert run(name, right_answers(name)[0], hidden=True, seed=seed).passed
         assert run("attention_scores", lambda q, k: q @ k.mT, hidden=True, seed=seed).diagnosis == "no_scale"
+
+
+def test_of_another_exercise_only_what_the_reference_did_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    memories = {}
+    monkeypatch.setitem(run.__globals__, "_MEMORIES", memories)
+    run("attention_scores", lambda q, k: q @ k.mT)
+    first = memories["attention_scores", torch.float32]
+    assert not all(seen.exact for seen in first.values())
+    run("pairwise_dot", lambda x, y: x @ y.mT)
+    kept = memories["attention_scores", torch.float32]
+    assert kept.keys() == {key for key, seen in first.items() if seen.exact} != set()
+    run("attention_scores", lambda q, k: q @ k.mT)
+    assert all(memories["attention_scores", torch.float32][key] is seen for key, seen in kept.items())

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from attnlib.checks import Misconception, exercises
+from attnlib.checks.asking.inputs import are_alike
 from attnlib.checks.asking.observation import Asking, Memory, Observation
-from attnlib.checks.asking.observe import observe
+from attnlib.checks.asking.observe import _drawn, observe
 from attnlib.checks.exercise import Case
 from attnlib.checks.trial.compare import SEPARATION, first_difference
 from attnlib.checks.verdict.judge import cases_of, run_exercise
@@ -92,6 +93,17 @@ def test_any_two_misconceptions_are_told_apart_or_declared_the_same(table: Obser
         if same[one] != same[other] and not any(apart(c, seen[one][c.name], seen[other][c.name]) for c in cases)
     ]
     assert confused == []
+
+
+def test_nobody_changes_the_inputs_that_are_drawn_once_for_all(table: Observed) -> None:
+    exercise = table.exercise
+    cases = cases_of(exercise, hidden=False)
+    seen = [table.seen(m.implementation, cases) for m in exercise.misconceptions]
+    _drawn.cache_clear()
+    for case in cases:
+        fresh = observe(exercise, exercise.reference, case).inputs
+        given = [each[case.name].inputs for each in seen if each[case.name].inputs]  # none if it couldn't be built
+        assert all(are_alike(fresh, inputs) for inputs in {id(inputs): inputs for inputs in given}.values())
 
 
 @pytest.mark.parametrize("name", list(exercises()))

@@ -6,7 +6,7 @@ grader has to put beside a student's code in its sandbox.
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -122,9 +122,6 @@ class Local(Attempt):
 class LocalSession:
     """See `Session`. Each method runs within the limits on what an attempt may do to its process."""
 
-    quiet: Callable[[], contextlib.AbstractContextManager[limits.BoundedText]] = staticmethod(limits.quiet)
-    alone: Callable[[], contextlib.AbstractContextManager[None]] = staticmethod(nobody_to_ask)
-
     def __init__(self, target: Any, terms: Terms, clock: Clock) -> None:
         self.target, self.terms, self.clock = target, terms, clock
         self.call_it: Any = target
@@ -142,11 +139,18 @@ class LocalSession:
     def devices_mixed(self) -> bool:
         return self.other_device is not None and self.other_device.mixed
 
+    def _bounded(self, around: contextlib.ExitStack) -> tuple[Window, limits.BoundedText]:
+        """Enter the limits on time, on what is printed, and on who may be asked."""
+        within, text = around.enter_context(time_limit(self.clock)), around.enter_context(limits.quiet())
+        around.enter_context(nobody_to_ask())
+        return within, text
+
     @contextlib.contextmanager
     def _limited(self) -> Iterator[Window]:
         """Enter everything that surrounds an attempt; only calls through the window may run the attempt's own code."""
-        state_kept = limits.global_state_kept(seed=self.calls)
-        with time_limit(self.clock) as within, self.quiet() as text, state_kept, self.alone():
+        with contextlib.ExitStack() as around:
+            within, text = self._bounded(around)
+            around.enter_context(limits.global_state_kept(seed=self.calls))
             try:
                 yield within
                 if self.clock.is_over():  # and the attempt swallowed the exception
@@ -250,12 +254,25 @@ class LocalSession:
 
 
 class OurSession(LocalSession):
-    """One of the course's own answers on one case."""
+    """One of the course's own answers on one case: its limits are entered once, not for each of its calls."""
 
-    quiet, alone = staticmethod(limits.without_warnings), staticmethod(contextlib.nullcontext)
+    def __init__(self, target: Any, terms: Terms, clock: Clock) -> None:
+        super().__init__(target, terms, clock)
+        self.entered = contextlib.ExitStack()
+        self.held = self.entered.enter_context(time_limit(clock)), self.entered.enter_context(limits.without_warnings())
+
+    def _bounded(self, _around: contextlib.ExitStack) -> tuple[Window, limits.BoundedText]:
+        return self.held
+
+    def close(self) -> None:
+        self.entered.close()
 
 
 def _placed(module: nn.Module, device: str, dtype: torch.dtype) -> nn.Module:
+    tensors = (*module.parameters(), *module.buffers())
+    others = (t for t in tensors if t.is_floating_point() or t.is_complex())
+    if all(t.device.type == device for t in tensors) and all(t.dtype == dtype for t in others):
+        return module.eval()  # it is there: moving takes as long as a call does
     return module.to(device=device, dtype=dtype).eval()
 
 

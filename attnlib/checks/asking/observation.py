@@ -61,6 +61,11 @@ class Observation:
         """The outputs, prepared for many comparisons: with two hundred misconceptions, if one is to be named."""
         return tuple(Measured(t) for t in self.outputs or ())
 
+    @cached_property
+    def measured_gradients(self) -> dict[str, Measured]:
+        """The gradients, in the same way."""
+        return {name: Measured(gradient) for name, gradient in (self.gradients or {}).items()}
+
 
 Memory = dict[tuple[object, ...], Observation]
 """Observations of the course's own answers, the reference and the misconceptions: these never change."""

@@ -83,18 +83,9 @@ def _observe(
     exercise: Exercise, session: Session, case: Case, key: tuple[Any, ...], seen: Observation, *, device: str
 ) -> None:
     dtype = torch.float64 if seen.exact else case.dtype
-
-    def drawn(make: Callable[[Draw], tuple[Any, ...]], *extra: object) -> tuple[Any, ...]:
-        inputs = make(Draw(*key, *extra, dtype=case.dtype))
-        if exercise.kind == "function" and case.times != 1:
-            inputs = tree_map_only(Tensor, lambda t: case.times * t if t.is_floating_point() else t, inputs)
-        if case.strided:
-            inputs = tuple(
-                value if _is_model(value) else tree_map_only(Tensor, _turned_in_memory, value) for value in inputs
-            )
-        return tree_map_only(Tensor, _to_float64, inputs) if seen.exact else inputs
-
-    inputs = drawn(case.inputs)
+    times = case.times if exercise.kind == "function" else 1
+    drawn = partial(_drawn, dtype=case.dtype, times=times, strided=case.strided, exact=seen.exact)
+    inputs = drawn(case.inputs, key)
     sizes = (size for t in tree_leaves(inputs) if isinstance(t, Tensor) for size in t.shape)
     seen.terms = max([2, *sizes])
     asked = AskedSession(session, gradient=case.gradient, probed=case.probe is not None)
@@ -115,7 +106,7 @@ def _observe(
     ask = partial(_ask, case.probe)
     # the last of them twice: the judged call has the second one's objects, and none that may have been kept before
     for number, make in enumerate(() if seen.exact else (*case.after, *case.after[-1:])):
-        earlier = drawn(make, "earlier", number)
+        earlier = drawn(make, (*key, "earlier", number))
         asked(*(earlier[1] if exercise.kind == "module" else earlier))
     seen.inputs = inputs
     outputs = ask(asked, inputs)
@@ -140,6 +131,27 @@ def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) ->
         if not asked.outputs:
             raise
         return asked.returned
+
+
+@lru_cache(maxsize=128, typed=True)  # a diagnosis asks hundreds of rivals about the same few cases
+def _drawn(
+    make: Callable[[Draw], tuple[Any, ...]],
+    key: tuple[Any, ...],
+    *,
+    dtype: torch.dtype,
+    times: float,
+    strided: bool,
+    exact: bool,
+) -> tuple[Any, ...]:
+    """The inputs of a call. Nobody changes them: an attempt gets copies."""
+    inputs = make(Draw(*key, dtype=dtype))
+    if times != 1:
+        inputs = tree_map_only(Tensor, lambda t: times * t if t.is_floating_point() else t, inputs)
+    if strided:
+        inputs = tuple(
+            value if _is_model(value) else tree_map_only(Tensor, _turned_in_memory, value) for value in inputs
+        )
+    return tree_map_only(Tensor, _to_float64, inputs) if exact else inputs
 
 
 def _is_model(value: Any) -> bool:
@@ -186,7 +198,7 @@ class AskedSession:
         self.session.train(mode)
 
 
-@lru_cache(maxsize=64, typed=True)  # a diagnosis asks a hundred rivals about the same few cases
+@lru_cache(maxsize=64, typed=True)
 def _drawn_weights(
     reference: Any, scale: float, key: tuple[Any, ...], dtype: torch.dtype, *sizes: Any
 ) -> dict[str, Tensor] | None:

@@ -230,7 +230,7 @@ def _with_lines(source: str, block: str, where: str) -> str:
         raise BadCatalogue(
             f"{where}: a line that assigns and returns nothing has no place; write `old → new`: {block!r}"
         )
-    places = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.stmt) and _assigned(n) == target]
+    places = _places(source).get(target, [])
     if not places:
         raise NoPlace(f"no line assigns {target}")
     if len(places) > 1:
@@ -241,6 +241,16 @@ def _with_lines(source: str, block: str, where: str) -> str:
     own = [line[place.col_offset :] for line in lines[first:last]]
     put = [line for row in rows for line in (own if row == "..." or row.endswith(" = ...") else [row])]
     return "\n".join([*lines[:first], *(" " * place.col_offset + line if line else "" for line in put), *lines[last:]])
+
+
+@functools.lru_cache(maxsize=16)
+def _places(source: str) -> dict[str, list[ast.stmt]]:
+    """The lines of a right answer, by what they are known by."""
+    found: dict[str, list[ast.stmt]] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt) and (target := _assigned(node)):
+            found.setdefault(target, []).append(node)
+    return found
 
 
 def _assigned(statement: ast.stmt) -> str:

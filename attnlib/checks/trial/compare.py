@@ -2,7 +2,6 @@
 
 import builtins
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -45,6 +44,8 @@ class Numbers:
     have: Tensor
     gap: Tensor | None = None
     allowed: float = 0.0
+    farthest: float = math.inf
+    """The largest gap; NaN where one of the two numbers is, or both are infinite."""
 
     @cached_property
     def wrong(self) -> Tensor:
@@ -56,6 +57,8 @@ class Numbers:
     @cached_property
     def size(self) -> float:
         """The largest difference; infinite if one of the numbers is, or if they aren't floating."""
+        if math.isfinite(self.farthest):  # then nothing is NaN or infinite, and the largest gap is wrong
+            return self.farthest
         largest = math.inf if self.gap is None else float(self.gap[self.wrong].max())
         return largest if math.isfinite(largest) else math.inf
 
@@ -118,9 +121,10 @@ def first_difference(
         return _failure_difference(expected, got) or changes
     found = _difference_of_kind(exercise, case, expected, got)
     if found is None and limit >= ASPECTS.index("values"):
-        outputs = _outputs(exercise, expected, got)
-        pairs = ((index, names, _numbers(case, want, have, got.terms)) for index, names, want, have in outputs)
-        found = next((Difference("values", "", i, names, numbers=n) for i, names, n in pairs if n), None)
+        for index, (want, have) in enumerate(zip(expected.measured, got.measured, strict=True)):
+            if numbers := _numbers(case, want, have, got.terms):
+                found = Difference("values", "", index, _name(exercise, index), numbers=numbers)
+                break
     if found is None and limit >= ASPECTS.index("gradient") and case.gradient:
         found = _gradient_difference(exercise, case, expected, got)
     if found is None and case.gradient:  # after the gradient, which counts for another part
@@ -143,36 +147,33 @@ def _mutation_difference(expected: Observation, got: Observation) -> Difference 
     return None
 
 
-def _outputs(
-    exercise: Exercise, expected: Observation, got: Observation
-) -> Iterator[tuple[int, tuple[str, ...], Measured, Measured]]:
-    several = len(exercise.outputs) > 1
-    for index, (name, want, have) in enumerate(zip(exercise.outputs, expected.measured, got.measured, strict=True)):
-        yield index, (name,) if several else (), want, have
+def _name(exercise: Exercise, index: int) -> tuple[str, ...]:
+    """The output's name, where there are several."""
+    return (exercise.outputs[index],) if len(exercise.outputs) > 1 else ()
 
 
 def _difference_of_kind(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Difference | None:
     """The first output of another shape; if there is none, of another dtype; if there is none, on another device."""
-    outputs = list(_outputs(exercise, expected, got))
-    for index, names, want, have in outputs:
+    outputs = list(zip(expected.measured, got.measured, strict=True))
+    for index, (want, have) in enumerate(outputs):
         if have.shape != want.shape:
-            return Difference("shape", "", index, names, tuple(want.shape), tuple(have.shape))
+            return Difference("shape", "", index, _name(exercise, index), tuple(want.shape), tuple(have.shape))
     if not case.gradient and (found := _dtype_difference(exercise, case, expected, got)):
         return found
-    for index, names, want, have in outputs:
+    for index, (want, have) in enumerate(outputs):
         place = torch.device(got.place) if expected.exact else want.device
         if have.device.type != place.type:
-            return Difference("device", "", index, names, place, have.device)
+            return Difference("device", "", index, _name(exercise, index), place, have.device)
     return None
 
 
 def _dtype_difference(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Difference | None:
     """The first output of another dtype than the inputs, or than the contract's own."""
     follows = expected.exact and (exercise.kind == "module" or _are_floating(expected.inputs))
-    for index, names, want, have in _outputs(exercise, expected, got):
+    for index, (want, have) in enumerate(zip(expected.measured, got.measured, strict=True)):
         dtype = case.dtype if follows and want.dtype.is_floating_point else want.dtype
         if have.dtype != dtype:
-            return Difference("dtype", "", index, names, dtype, have.dtype)
+            return Difference("dtype", "", index, _name(exercise, index), dtype, have.dtype)
     return None
 
 
@@ -243,7 +244,7 @@ def _numbers(
     farthest = float(gap.max()) if gap.numel() else 0.0
     if farthest <= allowed:
         return None
-    found = Numbers(want.on_cpu, have.on_cpu, gap, allowed)
+    found = Numbers(want.on_cpu, have.on_cpu, gap, allowed, farthest)
     return found if math.isfinite(farthest) or bool(found.wrong.any()) else None
 
 
@@ -252,9 +253,7 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
         return Difference("gradient", "cut_off" if want.connected else "not_cut_off")
     if not want.connected:
         return None
-    assert want.gradients is not None
-    assert have.gradients is not None
-    expected = {key: Measured(gradient) for key, gradient in want.gradients.items()}
+    expected, got = want.measured_gradients, have.measured_gradients
     how: dict[str, Any] = {
         "through": tuple(t.dtype for t in have.outputs or ()),
         # one scale for all: a key bias's gradient is exactly zero; anything else is rounding in other terms
@@ -263,12 +262,12 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
     wrong = {
         key: numbers
         for key, gradient in expected.items()
-        if (numbers := _numbers(case, gradient, Measured(have.gradients[key]), 4 * have.terms, **how))
+        if (numbers := _numbers(case, gradient, got[key], 4 * have.terms, **how))
     }
     if not wrong:
         return None
     first, names = next(iter(wrong)), _leaf_names(exercise, want)
-    unreached = [key for key in wrong if not bool(have.gradients[key].any())]
+    unreached = [key for key in wrong if not bool(got[key].tensor.any())]
     if first in unreached:
         return Difference(
             "gradient", "unreached", names=tuple(names.get(key, key) for key in unreached), numbers=wrong[first]
