@@ -30,9 +30,10 @@ from .measure import header, row, verdict
 
 LESSON = "02_scaled_dot_product_attention"
 LOOK_SECONDS = 0.2
-SPENDING = ("worker", "warm process", "companion")
-"""Those whose time is counted: the latter two have that of all children that have ended."""
-ROLES = ("worker", "warm process", "its child", "companion", "companion's child")
+SPENDING = ("worker", "template", "warm processes")
+"""Those whose time is counted: the last have that of all children that have ended."""
+ROLES = ("worker", "template", "warm processes", "their child")
+"""There are two warm processes, one that judges and one that explains, and of all children one lives at a time."""
 Held = dict[str, tuple[float, float]]
 """MiB by role: PSS, and what is private."""
 
@@ -61,14 +62,10 @@ class Looking(threading.Thread):
         """What each role holds now."""
         found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         for worker in psutil.Process().children():
-            warm = sorted((p for p in worker.children(recursive=True) if _is_warm(p)), key=lambda p: p.pid)
             roles = {worker.pid: "worker"}
-            for process in warm:
-                parent = _parent(process)
-                if parent in roles and roles[parent] != "worker":
-                    roles[process.pid] = "its child" if roles[parent] == "warm process" else "companion's child"
-                else:
-                    roles[process.pid] = "companion" if "warm process" in roles.values() else "warm process"
+            for process in sorted((p for p in worker.children(recursive=True) if _is_inside(p)), key=lambda p: p.pid):
+                place = ROLES.index(roles.get(_parent(process), "worker"))
+                roles[process.pid] = ROLES[min(place + 1, len(ROLES) - 1)]
             for pid, role in roles.items():
                 pss, own, cpu = _held(pid)
                 found[role][0] += pss
@@ -78,9 +75,9 @@ class Looking(threading.Thread):
         return {role: (pss, own) for role, (pss, own) in found.items()}
 
 
-def _is_warm(process: psutil.Process) -> bool:
+def _is_inside(process: psutil.Process) -> bool:
     try:
-        return "zygote.py" in " ".join(process.cmdline()) and "bwrap" not in process.name()
+        return "template.py" in " ".join(process.cmdline()) and "bwrap" not in process.name()
     except psutil.Error:
         return False
 
