@@ -1,8 +1,9 @@
 """Where a worker's memory and its processor time go, process by process, while a class is judged.
 
-    python -m benchmarks.worker_memory [--workers 1] [--students 12]
+    python -m benchmarks.worker_memory [--workers 1] [--students 12] [--only wrong]
 
 PSS counts a page that n processes share as an n-th for each of them. What only this process has is private (USS).
+With `--only wrong` every worker comes to explain an answer, and holds what it ever holds.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.notebook import read_notebook, to_text
 from autograder.sandbox.probe import probe
 
-from .made_class import made_class
+from .made_class import SHARES, made_class
 from .measure import header, row, verdict
 
 LESSON = "02_scaled_dot_product_attention"
@@ -101,14 +102,15 @@ def _held(pid: int) -> tuple[float, float, float]:
     return found["Pss:"], found["Private_Clean:"] + found["Private_Dirty:"], times.user + times.system + below
 
 
-def main(workers: int = 1, students: int = 12) -> None:
-    """Judge a class, and print what was held."""
+def main(workers: int = 1, students: int = 12, only: str = "") -> None:
+    """Judge a class, or those of one kind in it, and print what was held."""
     with tempfile.TemporaryDirectory() as folder:
         layout = dataclasses.replace(Layout(), course=Path(folder, "course"))
         prepare(layout, (LESSON,))
         release = read_notebook(layout.course / "release" / LESSON / f"{LESSON}.ipynb")
         source = to_text(Assignment.read(layout.source(LESSON)).source)
-        klass = [one for one in made_class(layout, LESSON, release, students) if one.kind != "hanging"]
+        made = made_class(layout, LESSON, release, students)
+        klass = [one for one in made if (one.kind == only if only else one.kind != "hanging")]
         tasks = [Task(o.student, LESSON, source, {f"{LESSON}.ipynb": to_text(o.notebook).encode()}, 1) for o in klass]
         looking = Looking()
         with closing(Crew(workers)) as crew:
@@ -140,9 +142,10 @@ def main(workers: int = 1, students: int = 12) -> None:
 @click.command(help=__doc__)
 @click.option("--workers", default=1, show_default=True)
 @click.option("--students", default=12, show_default=True)
-def command(workers: int, students: int) -> None:
+@click.option("--only", default="", type=click.Choice(["", *SHARES]), help="one kind of submission")
+def command(workers: int, students: int, only: str) -> None:
     """Measure what workers hold."""
-    main(workers, students)
+    main(workers, students, only)
 
 
 if __name__ == "__main__":
