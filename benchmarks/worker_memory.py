@@ -1,8 +1,9 @@
 """A worker's memory and processor time, process by process, while a class is judged.
 
-    python -m benchmarks.worker_memory [--workers 1] [--students 12]
+    python -m benchmarks.worker_memory [--workers 1] [--students 12] [--only wrong]
 
 PSS counts a page that n processes share as an n-th for each of them. What only this process has is private (USS).
+With `--only wrong` every worker comes to explain an answer, and holds what it ever holds.
 """
 
 import dataclasses
@@ -25,14 +26,15 @@ from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.notebook import read_notebook, to_text
 from autograder.sandbox.probe import probe
 
-from .made_class import made_class
+from .made_class import SHARES, made_class
 from .measure import header, row, verdict
 
 LESSON = "02_scaled_dot_product_attention"
 LOOK_SECONDS = 0.2
-SPENDING = ("worker", "warm process", "companion")
-"""The roles whose time is counted: the last two include all of their children that have ended."""
-ROLES = ("worker", "warm process", "its child", "companion", "companion's child")
+SPENDING = ("worker", "template", "warm processes")
+"""The roles whose time is counted: the last includes all children that have ended."""
+ROLES = ("worker", "template", "warm processes", "their child")
+"""There are two warm processes, one that judges and one that explains, and of all children one lives at a time."""
 Held = dict[str, tuple[float, float]]
 """MiB by role: PSS, and what is private."""
 
@@ -61,14 +63,10 @@ class Looking(threading.Thread):
         """Measure each role's processes now."""
         found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         for worker in psutil.Process().children():
-            warm = sorted((p for p in worker.children(recursive=True) if _is_warm(p)), key=lambda p: p.pid)
             roles = {worker.pid: "worker"}
-            for process in warm:
-                parent = _parent(process)
-                if parent in roles and roles[parent] != "worker":
-                    roles[process.pid] = "its child" if roles[parent] == "warm process" else "companion's child"
-                else:
-                    roles[process.pid] = "companion" if "warm process" in roles.values() else "warm process"
+            for process in sorted((p for p in worker.children(recursive=True) if _is_inside(p)), key=lambda p: p.pid):
+                place = ROLES.index(roles.get(_parent(process), "worker"))
+                roles[process.pid] = ROLES[min(place + 1, len(ROLES) - 1)]
             for pid, role in roles.items():
                 pss, own, cpu = _held(pid)
                 found[role][0] += pss
@@ -78,9 +76,9 @@ class Looking(threading.Thread):
         return {role: (pss, own) for role, (pss, own) in found.items()}
 
 
-def _is_warm(process: psutil.Process) -> bool:
+def _is_inside(process: psutil.Process) -> bool:
     try:
-        return "zygote.py" in " ".join(process.cmdline()) and "bwrap" not in process.name()
+        return "template.py" in " ".join(process.cmdline()) and "bwrap" not in process.name()
     except psutil.Error:
         return False
 
@@ -104,14 +102,15 @@ def _held(pid: int) -> tuple[float, float, float]:
     return found["Pss:"], found["Private_Clean:"] + found["Private_Dirty:"], times.user + times.system + below
 
 
-def main(workers: int = 1, students: int = 12) -> None:
-    """Judge a class, and print what was held."""
+def main(workers: int = 1, students: int = 12, only: str = "") -> None:
+    """Judge a class, or those of one kind in it, and print what was held."""
     with tempfile.TemporaryDirectory() as folder:
         layout = dataclasses.replace(Layout(), course=Path(folder, "course"))
         prepare(layout, (LESSON,))
         release = read_notebook(layout.course / "release" / LESSON / f"{LESSON}.ipynb")
         source = to_text(Assignment.read(layout.source(LESSON)).source)
-        klass = [one for one in made_class(layout, LESSON, release, students) if one.kind != "hanging"]
+        made = made_class(layout, LESSON, release, students)
+        klass = [one for one in made if (one.kind == only if only else one.kind != "hanging")]
         tasks = [Task(o.student, LESSON, source, {f"{LESSON}.ipynb": to_text(o.notebook).encode()}, 1) for o in klass]
         looking = Looking()
         with closing(Crew(workers)) as crew:
@@ -143,9 +142,10 @@ def main(workers: int = 1, students: int = 12) -> None:
 @click.command(help=__doc__)
 @click.option("--workers", default=1, show_default=True)
 @click.option("--students", default=12, show_default=True)
-def command(workers: int, students: int) -> None:
+@click.option("--only", default="", type=click.Choice(["", *SHARES]), help="one kind of submission")
+def command(workers: int, students: int, only: str) -> None:
     """Measure what workers hold."""
-    main(workers, students)
+    main(workers, students, only)
 
 
 if __name__ == "__main__":

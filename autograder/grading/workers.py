@@ -1,5 +1,6 @@
 """Judge many submissions side by side in processes of this machine, each of which is killed if it doesn't end."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -99,6 +100,9 @@ class Crew:
     """
 
     def __init__(self, size: int, method: str = METHOD) -> None:
+        if method == "fork":
+            gc.collect()
+            gc.freeze()  # a collection in a worker would touch, and so copy, every page that it shares with us
         self.workers = [Worker(method) for _ in range(size)]
 
     def judge(self, tasks: Iterable[Task], layers: Layers | None) -> Iterator[list[Judged]]:

@@ -1,13 +1,14 @@
 """Explain, in a sandbox, a mistake of no known kind as the notebook would: from the answer's own source."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlib.checks.course import module_of
 from autograder.judging.budget import Budget
 from autograder.judging.cells_around import imported_late
 from autograder.lesson_text.assignment import Question
-from autograder.sandbox.process import Child, Died, Sandbox
+from autograder.sandbox.process import Child, Sandbox
+from autograder.sandbox.template import Died
 from autograder.sandbox.views import everything
 from autograder.showing.errors import CourseError
 
@@ -15,17 +16,24 @@ JUDGE = "attnlib.checks.verdict.judge"
 
 
 class KnowingSandbox(Sandbox):
-    """A sandbox whose children have imported the course's answers they need: nothing is judged there."""
+    """A sandbox whose children have imported the course's answers they need: nothing is judged there.
+
+    Its warm process is forked from the template of the one that judges, which never has them.
+    """
 
     def __init__(self, judging: Sandbox) -> None:
-        super().__init__(judging.layers, judging.limits)
-        self.living = judging.living
+        super().__init__(judging.layers, judging.limits, judging.template)
+        self.judging, self.living = judging, judging.living
         self.known = {JUDGE}
 
-    def start(self) -> None:
-        """Start the warm process, and let it import what its children need."""
-        super().start()
+    def start(self, late: Sequence[str] = ()) -> None:
+        """Fork the warm process, and let it import what its children need."""
+        super().start(late)
         self._learn(*self.known, library=everything())
+
+    def close(self) -> None:
+        """End both, which share a file system: what could not be removed from it would be there for the other."""
+        self.judging.close()
 
     def fork_knowing(self, module: str, given: frozenset[str], late: list[str]) -> Child:
         """Fork a fresh child with this module imported; the warm process imports each module once."""

@@ -24,8 +24,9 @@ from autograder.judging.explainer import Explainer
 from autograder.judging.retries import RETRIES, Outcome, Run, added
 from autograder.judging.verdict import Verdict
 from autograder.lesson_text.assignment import Assignment, Question
-from autograder.sandbox.process import Child, Died, Sandbox
+from autograder.sandbox.process import Child, Sandbox
 from autograder.sandbox.remote import RemoteAttempt, failure_from
+from autograder.sandbox.template import Died
 from autograder.sandbox.views import view, whole_view
 from autograder.showing.errors import CourseError, trace_of
 

@@ -156,7 +156,7 @@ def command(layers: Layers, runtime_folder: Path, scratch: Path, descriptor: int
         settings[0] = f"control=/sandbox/{CONTROL}"
         settings += ["scratch=/tmp", f"landlock={'child' if layers.landlock else 'no'}"]
         wrapped = container_command(*layers.container, runtime_folder)
-        return [*wrapped, "-I", "-B", "/sandbox/inside/zygote.py", *settings], dict(os.environ)
+        return [*wrapped, "-I", "-B", "/sandbox/inside/template.py", *settings], dict(os.environ)
     interpreter = [sys.executable, "-I", "-B"]
     if layers.outer == "bubblewrap":
         rules = {"readable": [*python_folders(), "/sandbox", *DEVICES], "listable": []}
@@ -169,7 +169,7 @@ def command(layers: Layers, runtime_folder: Path, scratch: Path, descriptor: int
             settings.append(f"user={NOBODY}")
         program = shutil.which("bwrap")
         assert program is not None
-        wrapped = [*bubblewrap_command(program, runtime_folder), *interpreter, "/sandbox/inside/zygote.py", *settings]
+        wrapped = [*bubblewrap_command(program, runtime_folder), *interpreter, "/sandbox/inside/template.py", *settings]
         return wrapped, dict(ENVIRONMENT)
     settings.append(f"scratch={scratch}")
     if layers.outer in ("landlock", "user"):
@@ -177,11 +177,11 @@ def command(layers: Layers, runtime_folder: Path, scratch: Path, descriptor: int
         readable = [*_without_hidden(python_folders()), str(runtime_folder), *DEVICES]
         if layers.landlock:
             rules = {"readable": readable, "listable": [*{os.path.dirname(path) for path in hidden_folders()}]}
-            settings += ["landlock=zygote", f"rules={json.dumps(rules)}"]
+            settings += ["landlock=template", f"rules={json.dumps(rules)}"]
         if layers.outer == "user" or (os.geteuid() == 0 and readable_for_all(readable)):
             settings.append(f"user={NOBODY}")
             os.chown(scratch, NOBODY, NOBODY)
-    return [*interpreter, str(runtime_folder / "inside" / "zygote.py"), *settings], dict(ENVIRONMENT)
+    return [*interpreter, str(runtime_folder / "inside" / "template.py"), *settings], dict(ENVIRONMENT)
 
 
 def readable_for_all(paths: list[str]) -> bool:

@@ -6,7 +6,8 @@ from typing import Any
 
 from attnlib.checks.asking import confine
 from autograder.sandbox.layers import Layers, why_no_other_user
-from autograder.sandbox.process import Died, Sandbox
+from autograder.sandbox.process import Sandbox
+from autograder.sandbox.template import Died
 from autograder.showing.errors import CourseError
 
 ORDERS = {"auto": ("bubblewrap", "landlock"), "any": ("bubblewrap", "landlock", "user")}

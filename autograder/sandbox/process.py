@@ -1,18 +1,15 @@
 """A sandbox: the warm process behind its layers, and the children that it forks, one for each answer that is judged."""
 
-import contextlib
 import signal
 import socket
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from attnlib.checks.asking.time_limits import TimeLimits, here
-from autograder.sandbox import layers as layer
-from autograder.sandbox.folder import Folder
 from autograder.sandbox.inside.wire import POLL_SECONDS, BadMessage, Channel, Closed
+from autograder.sandbox.layers import SCRATCH_BYTES, Layers
+from autograder.sandbox.template import Died, Template, asked
 from autograder.showing.errors import CourseError
 
 
@@ -23,29 +20,18 @@ class Limits:
     time: TimeLimits = field(default_factory=here)
     memory_bytes: int = 2 << 30
     file_bytes: int = 16 << 20
-    scratch_bytes: int = layer.SCRATCH_BYTES
+    scratch_bytes: int = SCRATCH_BYTES
     threads: int = 100
 
 
-Bound = Literal["", "computing", "waiting", "files", "threads", "crash"]
-
-
-class Died(Exception):
-    """The child is gone, and why, as a clause; `of` is the bound beyond which it went, if it is one of these."""
-
-    def __init__(self, why: str, of: Bound = "") -> None:
-        super().__init__(why)
-        self.of = of
-
-
 class Sandbox:
-    """One warm process and, at any moment, at most one child of it, or of the companion."""
+    """One warm process and, at any moment, at most one child of it, or of the companion, which shares its template."""
 
-    def __init__(self, layers: layer.Layers, limits: Limits | None = None) -> None:
+    def __init__(self, layers: Layers, limits: Limits | None = None, template: Template | None = None) -> None:
         self.layers, self.limits = layers, limits or Limits()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.template = template or Template(layers, self.limits.time)
         self.control: Channel | None = None
-        self.folder: Folder | None = None
+        self.late: frozenset[str] = frozenset()
         self.most_memory = 0
         self.read: set[object] = set()
         self.companion: Sandbox | None = None  # ends with this one
@@ -57,56 +43,17 @@ class Sandbox:
     def __exit__(self, *exception: Any) -> None:
         self.close()
 
-    def start(self) -> None:
-        """Start the warm process and wait until it has torch; a CourseError that says what it said if it does not."""
-        self.close()
-        self.folder = Folder()
-        folder = Path(self.folder.name)
-        (folder / "runtime").mkdir()
-        scratch = folder / "scratch"
-        scratch.mkdir(mode=0o700)
-        files = layer.runtime(folder / "runtime")
-        ours, theirs = socket.socketpair()
-        ours.settimeout(POLL_SECONDS)
-        listener = layer.control_socket(files) if self.layers.container is not None else None
-        command, environment = layer.command(self.layers, files, scratch, theirs.fileno())
-        log = folder / "log"
-        with log.open("wb") as output, theirs:
-            self.process = subprocess.Popen(
-                command,
-                env=environment,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-        if listener is not None:
-            ours.close()
-            ours = self._called(listener)
-        self.control = Channel(ours)
-        try:
-            hello = self.control.receive(_Answer(self.limits.time.start_wall))
-        except (Closed, Died, BadMessage):
-            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            self.close()
-            raise CourseError(" ".join(said[-3:]) if said else "the process did not start") from None
-        self.most_memory = max(self.most_memory, hello["rss"])
+    def start(self, late: Sequence[str] = ()) -> None:
+        """Fork a warm process, with what is needed `late`, in place of the one that there is.
 
-    def _called(self, listener: socket.socket) -> socket.socket:
-        """The connection that the warm process opens by the socket's path; one end of nothing if it never does."""
-        listener.settimeout(POLL_SECONDS)
-        waited = 0.0
-        with listener:
-            while self.process is not None and self.process.poll() is None and waited < self.limits.time.start_wall:
-                try:
-                    connection, _ = listener.accept()
-                    connection.settimeout(POLL_SECONDS)
-                    return connection
-                except TimeoutError:
-                    waited += POLL_SECONDS
-        ours, theirs = socket.socketpair()
-        theirs.close()
-        return ours
+        A CourseError that says what the template said if that does not start.
+        """
+        self._forget()
+        if not self.template.is_alive:
+            self.close()
+            self.template.start()
+        self.control, self.late = self.template.fork(late)
+        self.most_memory = max(self.most_memory, self.template.resident)
 
     def fork(
         self, given: frozenset[str] = frozenset(), late: Sequence[str] = (), library: Mapping[str, str] | None = None
@@ -118,13 +65,13 @@ class Sandbox:
         if self.living:
             raise RuntimeError("a child can be forked once the one before has ended, and it has not")
         for _ in range(2):
-            if self.control is None or self.process is None or self.process.poll() is not None:
-                self.start()
             ours, theirs = socket.socketpair()
             ours.settimeout(POLL_SECONDS)
-            request = {"do": "fork", **asdict(self.limits), "confined": self.layers.confined, "late": list(late)}
+            request = {"do": "fork", **asdict(self.limits), "confined": self.layers.confined}
             try:
                 with theirs:
+                    if self.control is None or not self.template.is_alive or not self.late.issuperset(late):
+                        self.start(late)
                     known = (given, frozenset((library or {}).items()))
                     if known not in self.read:
                         self._ask({"do": "read", "given": sorted(given), "library": dict(library or {})})
@@ -139,42 +86,21 @@ class Sandbox:
     def _ask(self, request: dict[str, Any], descriptor: int | None = None, seconds: float = 0.0) -> dict[str, Any]:
         """One request to the warm process, which answers at once; Died if it does not."""
         assert self.control is not None
-        try:
-            socket.send_fds(self.control.connection, [b"?"], [] if descriptor is None else [descriptor])
-            self.control.send(request)
-            return self.control.receive(_Answer(seconds or self.limits.time.answer_wall))
-        except (Closed, BadMessage, OSError) as error:
-            raise Died(f"the sandbox has ended ({type(error).__name__})") from None
+        return asked(self.control, request, descriptor, seconds or self.limits.time.answer_wall)
 
-    def close(self) -> None:
-        """End the warm process and everything in it."""
-        if self.companion is not None:
-            self.companion.close()
+    def _forget(self) -> None:
+        """End the warm process: with its connection, or with the template."""
         self.read.clear()
         if self.control is not None:
             self.control.close()
             self.control = None
-        if self.process is not None:
-            if self.process.poll() is None:
-                self.process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # it has been killed; more cannot be done
-                self.process.wait(self.limits.time.answer_wall)
-            self.process = None
-        if self.folder is not None:
-            self.folder.remove()
-            self.folder = None
 
-
-class _Answer:
-    """Raises Died once it has been called for so long."""
-
-    def __init__(self, seconds: float) -> None:
-        self.left = seconds
-
-    def __call__(self) -> None:
-        self.left -= POLL_SECONDS
-        if self.left < 0:
-            raise Died("it did not answer")
+    def close(self) -> None:
+        """End everything in the sandbox."""
+        if self.companion is not None:
+            self.companion._forget()
+        self._forget()
+        self.template.close()
 
 
 class Child:

@@ -10,7 +10,8 @@ from torch.utils._pytree import tree_leaves
 from attnlib.checks.asking.attempt import Attempt, Shapes, Terms
 from attnlib.checks.asking.failure import REASONS, Failed, Failure
 from attnlib.checks.asking.inputs import values_in
-from autograder.sandbox.process import Child, Died
+from autograder.sandbox.process import Child
+from autograder.sandbox.template import Died
 
 KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden", "memory")
 

@@ -17,7 +17,7 @@ from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.assignment import Assignment
 from autograder.sandbox.inside.wire import MOST_TENSORS, MOST_VALUES, BadMessage, decode, encode
 from autograder.sandbox.probe import probe
-from autograder.sandbox.process import Died
+from autograder.sandbox.template import Died
 from autograder.showing.errors import NotGraded
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from attnlib.checks.asking.time_limits import TimeLimits
 from autograder.sandbox.inside.wire import POLL_SECONDS
-from autograder.sandbox.process import Child, Died, Limits, _Guard
+from autograder.sandbox.process import Child, Limits, _Guard
+from autograder.sandbox.template import Died
 
 LIMITS = TimeLimits(child_waiting=15.0, child_waiting_in_all=60.0, child_blocked_wall=120.0, child_wall=1800.0)
 ASLEEP, RUNNABLE = {"asleep": True, "cpu": 0.0}, {"asleep": False, "cpu": 0.0}

@@ -153,11 +153,11 @@ def test_a_process_that_a_child_leaves_running_costs_the_warm_process():
         cells = [{"name": "a", "source": LEAVES_A_PROCESS, "role": "answer"}]
         child.ask({**NOTHING, "cells": cells, "wanted": "a"})
         child.listen()
-        assert sandbox.process is not None
+        assert sandbox.template.process is not None
         child.close()
-        assert sandbox.process is None
+        assert sandbox.template.process is None
         sandbox.fork().close()
-        assert sandbox.process is not None
+        assert sandbox.template.process is not None
 
 
 @pytest.mark.parametrize("choice", ["auto", "landlock"])
@@ -165,7 +165,7 @@ def test_a_child_that_answers_at_once_is_looked_at_too(choice, monkeypatch):
     """Each answer comes before the next look; all together they make far too many files, in memory: disks are slow."""
     monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
     from attnlib.checks import exercises
-    from autograder.sandbox.process import Died
+    from autograder.sandbox.template import Died
     from autograder.sandbox.views import view
 
     source = f"made = 0\ndef f(x, y):\n    global made\n    for _ in range({MOST_FILES} // 20):\n"

@@ -7,7 +7,8 @@ import pytest
 from attnlib.checks import exercises
 from autograder.sandbox import layers as layer
 from autograder.sandbox.probe import NOTHING, probe
-from autograder.sandbox.process import Died, Sandbox
+from autograder.sandbox.process import Sandbox
+from autograder.sandbox.template import Died
 from autograder.sandbox.views import view
 from autograder.showing.errors import CourseError
 

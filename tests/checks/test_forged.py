@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from attnlib.checks import Report
 from attnlib.checks.verdict.judge import run_exercise
 from autograder.proof.observed import Observed
-from autograder.sandbox.process import Died
 from autograder.sandbox.remote import RemoteAttempt
+from autograder.sandbox.template import Died
 
 pytestmark = pytest.mark.slow
 

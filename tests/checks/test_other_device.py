@@ -3,12 +3,15 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from attnlib.checks import exercises, run
 from attnlib.checks.asking.other_device import OtherDevice, on_other_device
+from attnlib.checks.verdict.judge import run_exercise
 
 Meet = Callable[[Tensor, Tensor], object]
 
@@ -137,3 +140,17 @@ def test_a_gpu_agrees(meet: Meet, refused: bool) -> None:
             meet(gpu, cpu)
     else:
         meet(gpu, cpu)
+
+
+def test_on_another_device_only_what_passes_on_the_cpu_is_tried(monkeypatch) -> None:
+    module, devices = sys.modules["attnlib.checks.check"], []
+
+    def noted(exercise, attempt, asking, **how):
+        devices.append(asking.device)
+        return run_exercise(exercise, attempt, replace(asking, device="cpu"), **how)
+
+    monkeypatch.setattr(module, "run_exercise", noted)
+    assert run("pairwise_dot", lambda x, y: x @ y.mT, device="meta").passed
+    assert not run("pairwise_dot", lambda x, y: x @ y.mT + 1, device="meta").passed
+    assert run("company", exercises()["company"].reference, device="meta").passed  # its inputs' device isn't asked for
+    assert devices == ["cpu", "meta", "cpu", "cpu"]

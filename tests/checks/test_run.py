@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 
 from attnlib.checks import CheckFailed, check, exercises, grade, run
 from attnlib.checks.asking.time_limits import TimeLimits
-from attnlib.checks.verdict.judge import run_exercise
 
 QUICK = TimeLimits(case_cpu=0.3, waiting=1.0)
 """For what never ends; no right answer is tried within these limits."""
@@ -237,20 +235,6 @@ def test_what_an_attempt_sets_is_put_back() -> None:
 def test_a_wrong_call_of_run_is_one_clear_sentence(arguments: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         run(attempt=right, **arguments)
-
-
-def test_on_another_device_only_what_passes_on_the_cpu_is_tried(monkeypatch) -> None:
-    module, devices = sys.modules["attnlib.checks.check"], []
-
-    def noted(exercise, attempt, asking, **how):
-        devices.append(asking.device)
-        return run_exercise(exercise, attempt, replace(asking, device="cpu"), **how)
-
-    monkeypatch.setattr(module, "run_exercise", noted)
-    assert run("pairwise_dot", lambda x, y: x @ y.mT, device="meta").passed
-    assert not run("pairwise_dot", lambda x, y: x @ y.mT + 1, device="meta").passed
-    assert run("company", exercises()["company"].reference, device="meta").passed  # its inputs' device isn't asked for
-    assert devices == ["cpu", "meta", "cpu", "cpu"]
 
 
 def test_verdict_does_not_depend_on_the_number_of_threads() -> None:

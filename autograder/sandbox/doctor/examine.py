@@ -16,8 +16,9 @@ from attnlib.checks import exercises
 from autograder.lesson_text.layout import Layout
 from autograder.sandbox.doctor.attacks import LIMITS, Attack, attacks
 from autograder.sandbox.layers import Layers
-from autograder.sandbox.process import Died, Sandbox
+from autograder.sandbox.process import Sandbox
 from autograder.sandbox.remote import failure_from
+from autograder.sandbox.template import Died
 from autograder.sandbox.views import view
 from autograder.showing.errors import CourseError
 

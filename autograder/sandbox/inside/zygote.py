@@ -1,11 +1,10 @@
-"""The warm process in the sandbox: it has torch imported, and forks a child for every exercise that is to be judged.
+"""A warm process in the sandbox: it forks a child for every answer that is judged, or for every one that is explained.
 
 It talks to the grader alone, over a connection that its children do not have, and runs no student code itself.
 """
 
 import contextlib
 import gc
-import importlib
 import json
 import math
 import os
@@ -13,71 +12,22 @@ import resource
 import select
 import signal
 import socket
-import sys
 import time
 import traceback
 from typing import Any
 
-WARM = (
-    "math",
-    "numpy",
-    "torch",
-    "torch.nn.functional",
-    "einops",
-    "jaxtyping",
-    "matplotlib",
-    "contourpy",  # which matplotlib imports late, and whose compiled part no child could import then
-    "IPython.core.inputtransformer2",
-)
 REAP_SECONDS = 0.001
 WATCH_SECONDS = 0.1
 
 
-def main() -> None:
-    """Serve until the grader closes the connection; the first argument is its file descriptor, or a socket's path."""
-    settings = dict(argument.split("=", 1) for argument in sys.argv[1:])
-    sys.path[:0] = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
-    from inside import confine
+def received(control: Any) -> tuple[dict[str, Any], list[int]]:
+    """A request, and the descriptor that comes with it, which is that of a process to be forked."""
+    from inside.wire import Closed
 
-    if settings.get("quota") == "try":
-        owner = int(settings.get("user", os.geteuid()))
-        made = confine.own_file_system(settings["scratch"], int(settings["scratch_bytes"]), owner)
-        settings["quota"] = "yes" if made else "no"
-    if "user" in settings:
-        os.setgroups([])
-        os.setresgid(*[int(settings["user"])] * 3)
-        os.setresuid(*[int(settings["user"])] * 3)
-    from inside.scratch import clear
-    from inside.wire import Channel
-
-    control = Channel(_connection(settings["control"]))
-    confine.no_new_privileges()
-    confine.drop_capabilities()
-    confine.hide_memory()
-    confine.die_with_parent()
-    confine.adopt_orphans()
-    use_as_home(settings["scratch"])
-    for name in WARM:
-        importlib.import_module(name)
-    import torch
-    from inside import serve
-
-    torch.set_num_threads(1)
-    _warm_up(torch)
-    clear(settings["scratch"])
-    if settings.get("landlock") == "zygote":
-        rules = json.loads(settings["rules"])
-        confine.restrict_files([*rules["readable"], "/proc"], [settings["scratch"], "/dev/null"], rules["listable"])
-    control.send({"ready": True, "pid": os.getpid(), "rss": _resident()})
-    Zygote(control, settings, serve).run()
-
-
-def _connection(where: str) -> socket.socket:
-    if where.isdigit():
-        return socket.socket(fileno=int(where))
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(where)
-    return connection
+    marker, descriptors, _, _ = socket.recv_fds(control.connection, 1, 1)
+    if not marker:
+        raise Closed
+    return control.receive(), list(descriptors)
 
 
 def use_as_home(folder: str) -> None:
@@ -85,22 +35,12 @@ def use_as_home(folder: str) -> None:
     os.environ.update(HOME=folder, TMPDIR=folder, MPLCONFIGDIR=folder)
 
 
-def _warm_up(torch: Any) -> None:
-    """What the first use of torch imports and allocates, without autograd's engine: its threads would not be forked."""
-    torch.nn.Linear(3, 2)(torch.randn(5, 3)).softmax(-1)
-    torch.random.fork_rng(devices=[])
-
-
-def _resident() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 class Zygote:
-    """Forks, watches and ends the children."""
+    """Forks, watches and ends the children; their numbers come after the `first`."""
 
-    def __init__(self, control: Any, settings: dict[str, str], serve: Any) -> None:
+    def __init__(self, control: Any, settings: dict[str, str], serve: Any, first: int = 0) -> None:
         self.control, self.settings, self.serve = control, settings, serve
-        self.number = 0
+        self.number = first
         self.living: dict[int, tuple[str, Any]] = {}
         """The children's scratch folders and bounds."""
         self.beyond: dict[int, list[str]] = {}
@@ -120,7 +60,7 @@ class Zygote:
                 waiting = WATCH_SECONDS if self.living else None
                 if not select.select([self.control.connection], [], [], waiting)[0]:
                     continue
-                message, descriptors = self._receive()
+                message, descriptors = received(self.control)
                 if message["do"] == "fork":
                     self.control.send(self._fork(message, descriptors[0]))
                 elif message["do"] == "read":
@@ -145,15 +85,6 @@ class Zygote:
             os.kill(pid, signal.SIGKILL)
         return {**state, "beyond": self.beyond.get(pid)}
 
-    def _receive(self) -> tuple[dict[str, Any], list[int]]:
-        """A request, and the descriptor that comes with it, which is that of a child's connection."""
-        from inside.wire import Closed
-
-        marker, descriptors, _, _ = socket.recv_fds(self.control.connection, 1, 1)
-        if not marker:
-            raise Closed
-        return self.control.receive(), list(descriptors)
-
     def _read(self, given: list[str], library: dict[str, str]) -> None:
         """Read a lesson's own cells, and the library, before forking, as every child would have to."""
         from inside.cells import read_cell
@@ -166,10 +97,6 @@ class Zygote:
         gc.freeze()  # a collection in a child would touch, and so copy, every page
 
     def _fork(self, limits: dict[str, Any], descriptor: int) -> dict[str, Any]:
-        for name in set(limits["late"]) - sys.modules.keys():  # once in this process, or else in each child
-            with contextlib.suppress(ModuleNotFoundError):  # a child says which cell lacks it
-                importlib.import_module(name)
-            gc.freeze()
         self.number += 1
         os.mkdir(self._scratch(), 0o700)
         pid = os.fork()
@@ -215,7 +142,7 @@ class Zygote:
             )
             if self.settings.get("quota") != "yes":
                 confine.show_memory()
-            if self.settings.get("landlock") in ("child", "zygote"):
+            if self.settings.get("landlock") in ("child", "template"):
                 rules = rules_of(self.settings)
                 confine.restrict_files([*rules["readable"], *OWN], [scratch, "/dev/null"], rules["listable"])
             if self.settings.get("seccomp") == "yes":
@@ -281,7 +208,3 @@ def _waited(pid: int, seconds: float) -> tuple[int, resource.struct_rusage | Non
         if ended or time.monotonic() >= last:
             return status, usage if ended else None
         time.sleep(REAP_SECONDS)
-
-
-if __name__ == "__main__":
-    main()
