@@ -1,7 +1,9 @@
 """Predictions with other numbers: the right option is what attnlib, torch or counting says, and no option is twice."""
 
+import calendar
 import math
 import re
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -41,6 +43,8 @@ def largest_dot(word, best, tied, longest):
     )
     products = rows @ rows[0]
     assert (products == products.max()).sum() == 1
+    common = [len({*w} & {*word}) for w in (best, tied, longest, word)]
+    assert common[0] == common[1] > common[2]  # who counts a letter once leaves out the longest
     return f"“{(word, best, tied, longest)[int(products.argmax())]}”."
 
 
@@ -89,6 +93,7 @@ def shuffled_memory(english, german, column):
 
 
 def longer_source(day, date):
+    assert calendar.day_name[datetime.strptime(date, "%d %B %Y").weekday()] == day
     longer = f"{day}, {date}"
     torch.manual_seed(0)
     table, look = nn.Embedding(128, 6), nn.Conv1d(6, 4, 5, padding=2)

@@ -28,8 +28,9 @@ def shared(one: str, other: str) -> list[str]:
 
 
 def listed(letters: list[str]) -> str:
-    """Letters as a sentence lists them."""
-    return f"{', '.join(letters[:-1])} and {letters[-1]}"
+    """Letters, or words, as a sentence lists them."""
+    quoted = [f"“{letter}”" for letter in letters]
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def largest_dot(word: str, best: str, tied: str, longest: str) -> Question:
@@ -37,8 +38,8 @@ def largest_dot(word: str, best: str, tied: str, longest: str) -> Question:
     letters = shared(word, best)
     terms = " + ".join(f"{Counter(word)[letter]}·{best.count(letter)}" for letter in letters)
     return Question(
-        text=f"Take the dot product of “{word}” with each of the words “{word}”, “{longest}”, “{tied}” and “{best}”, "
-        "by letter counts. Which word gives the largest one?",
+        text="Let a word's vector say how often each letter occurs in it. Take the dot product of "
+        f"“{word}” with each of {listed([word, *sorted((best, tied, longest))])}. Which word gives the largest one?",
         right=f"“{best}”.",
         wrong=(
             WrongOption(
@@ -55,8 +56,8 @@ def largest_dot(word: str, best: str, tied: str, longest: str) -> Question:
             ),
             WrongOption(
                 "counts_letters_once",
-                f"“{best}” and “{tied}”, in a tie. Each has {counted(len(letters))} of the letters of “{word}”, "
-                f"{listed(letters)}.",
+                f"{listed(sorted((best, tied)))}, in a tie. Each has {counted(len(letters))} of the letters "
+                f"of “{word}”, {listed(letters)}.",
                 f"Both contain {listed(letters)}, but not equally often, and the dot product multiplies the counts.",
             ),
         ),
@@ -72,7 +73,7 @@ def draw(chance: Random) -> dict[str, Any]:
         if len(longest) <= max(map(len, (word, best, tied))) or shared(word, best) != shared(word, tied):
             continue
         is_largest = dot(word, best) > max(dot(word, other) for other in (word, tied, longest))
-        if is_largest and len(shared(word, best)) > 1:
+        if is_largest and len(shared(word, longest)) < len(shared(word, best)) < len(word) and shared(word, best)[1:]:
             return {"word": word, "best": best, "tied": tied, "longest": longest}
 
 

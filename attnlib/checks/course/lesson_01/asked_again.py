@@ -6,9 +6,10 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
 def query_of_it() -> Question:
     """Whether a projection knows what a word refers to."""
     return Question(
-        text="“The animal did not cross the street because it was tired” and “… because it was wide” are projected to "
-        "queries, keys and values, without positions. Compare the query of “it” in the first sentence, four numbers, "
-        "with the query of “it” in the second.",
+        text="“The animal did not cross the street because it was tired” and “… because it was wide”: each word is "
+        "a row of X, six numbers from one table, without positions. Random matrices project X to queries, keys and "
+        "values of four numbers. Compare the query of “it” in the first sentence with the query of “it” in the "
+        "second. What do you find?",
         right="They are the same four numbers.",
         wrong=(
             WrongOption(

@@ -20,8 +20,8 @@ def dot_spread(root: int) -> Question:
     """How far dot products spread of vectors with root² entries."""
     d = root**2
     return Question(
-        text=f"The entries of q and k are independent, with mean 0 and variance 1, and d = {d}. About how large is the "
-        "standard deviation of q · k?",
+        text=f"The vectors q and k have d = {d} entries each, all independent, with mean 0 and variance 1. About how "
+        "large is the standard deviation of q · k?",
         right=str(root),
         wrong=(
             WrongOption("terms_cancel", "1, because positive and negative terms cancel"),
@@ -58,8 +58,8 @@ def swapped_words(sentence: str, one: str, other: str, third: str) -> Question:
                 f"The {n} output rows stay where they are, because attention is a sum, and a sum has no order.",
             ),
         ),
-        why=f"Each output is made from one query and the same {n} pairs of keys and values. Their order does not enter "
-        "a sum, so every word gets what it got before, at its new place.",
+        why=f"Each output is made from one query and the same {n} pairs of keys and values. A sum doesn't depend on "
+        "their order, so every word gets what it got before, wherever it stands now.",
     )
 
 

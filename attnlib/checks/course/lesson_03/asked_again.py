@@ -10,8 +10,9 @@ def reshaped_heads(words: int, columns: int, heads: int) -> Question:
     """What is in head 0 of a reshape, where `heads` divides the number of words and that of columns."""
     wide, whole = columns // heads, words // heads
     return Question(
-        text=f"x is (1, {words}, {columns}): {counted(words)} words of {counted(columns)} columns. What's in head 0 of "
-        f"`x.reshape(1, {heads}, {words}, {wide})`?",
+        text=f"`x` has the shape (1, {words}, {columns}): one sentence of {counted(words)} words, each with "
+        f"{counted(columns)} columns. What's in head 0 of `x.reshape(1, {heads}, {words}, {wide})`, meant as (batch, "
+        "heads, words, columns)?",
         right=f"the first {counted(whole)} words, with all their {counted(columns)} columns, each word cut into "
         f"{counted(heads)} rows",
         wrong=(
@@ -36,9 +37,9 @@ def reshaped_heads(words: int, columns: int, heads: int) -> Question:
                 title=f"{words} · {columns} = {heads} · {words} · {wide}, and that is all reshape checks",
             ),
         ),
-        why=f"reshape leaves the numbers in order and only breaks the lines elsewhere. In that order, the first of "
-        f"{counted(heads)} equal parts of the numbers is the first {counted(whole)} words, all {counted(columns)} "
-        f"columns of each. Every word is cut into {counted(heads)} rows.",
+        why=f"reshape keeps the numbers in their order and only moves the line breaks. In that order, the first of "
+        f"{counted(heads)} equal parts of the numbers is the first {counted(whole)} words, with all "
+        f"{counted(columns)} columns of each. Every word is cut into {counted(heads)} rows.",
     )
 
 

@@ -5,16 +5,25 @@ from typing import Any
 
 from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption, counted
 
-DAYS = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday"
-DATES = ("20 July 1969", "5 May 2011", "1 April 1976", "13 March 1781", "29 May 1953", "6 August 1991", "24 June 1859")
+DATES = (
+    ("Sunday", "20 July 1969"),
+    ("Monday", "7 April 1969"),
+    ("Tuesday", "13 March 1781"),
+    ("Wednesday", "12 April 1961"),
+    ("Thursday", "5 May 2011"),
+    ("Thursday", "17 December 1903"),
+    ("Friday", "29 May 1953"),
+    ("Saturday", "28 December 1895"),
+)
+"""Each with the weekday that it was."""
 
 
 def shuffled_memory(english: int, german: int, column: int) -> Question:
     """What happens if the words that answer are shuffled, and those that ask are not."""
     return Question(
         text=f"Cross-attention without positions: {counted(german)} German words ask, {counted(english)} English words "
-        f"answer. Now the English words come in another order, “animal” in column {column}; the German words stay as "
-        "they are. What happens?",
+        f"answer. Now the English words come in another order, and “animal” moves from column 1 of the weights to "
+        f"column {column}. The German words stay as they are. What happens?",
         right="the output does not change at all; the columns of the weights change places, as the words did",
         wrong=(
             WrongOption("equivariant_here_too", "the rows of the output change places, as in lesson 02"),
@@ -22,7 +31,7 @@ def shuffled_memory(english: int, german: int, column: int) -> Question:
                 "order_matters",
                 "output and weights both change: another order is another text",
                 "A score compares one query with one key, wherever the key is. Nothing in the formula knows a "
-                f"position, so {english} words in another order are the same {english} words.",
+                f"position, so {counted(english)} words in another order are the same {counted(english)} words.",
             ),
             WrongOption(
                 "weights_stay",
@@ -39,14 +48,17 @@ def longer_source(day: str, date: str) -> Question:
     longer = f"{day}, {date}"
     moved, place = len(longer) - len(date), len(date) - 1
     return Question(
-        text="Lesson 04's date reader asks ten questions, one for each place of its answer, and has no positions. Put "
-        f"“{day},” in front of “{date}”: the last digit of the year was character {place} and is now character "
-        f"{place + moved}. The question for that digit will still find it. What makes the attention move "
-        f"{counted(moved)} characters to the right?",
+        text="Lesson 04's date reader turns a date into the form “1969-07-20”. It asks ten questions, one for each "
+        f"character of that answer, and has no positions. Put “{day},” in front of “{date}”: counted from 0, the last "
+        f"digit of the year was character {place} and is now character {place + moved}. The question for that digit "
+        f"will still find it. What makes the attention move {counted(moved)} characters to the right?",
         right="the keys, because the digit brought its key along, and the same query fits it at its new position",
         wrong=(
             WrongOption(
-                "query_adapts", "the query, which is computed from the new text and points further to the right"
+                "query_adapts",
+                "the query, which is computed from the new text and points further to the right",
+                "The query for this digit is a parameter times W^Q. It's the same vector for every date, and hasn't "
+                "seen a character of this one. The difference is on the other side, in the keys.",
             ),
             WrongOption(
                 "learned_a_place",
@@ -74,6 +86,6 @@ ASKED_AGAIN = (
         "predict_longer_source",
         longer_source,
         {"day": "Sunday", "date": "20 July 1969"},
-        lambda chance: {"day": chance.choice(DAYS.split()), "date": chance.choice(DATES)},
+        lambda chance: dict(zip(("day", "date"), chance.choice(DATES), strict=True)),
     ),
 )

@@ -15,9 +15,9 @@ def zeroed_future(first: int, own: int, future: int) -> Question:
     kept = Fraction(first + own, total)
     return Question(
         text="In causal attention the row of “animal” has three words, and e^score is "
-        f"{first} with “the”, {own} with itself, and {future} with “did”, which is still to come. The future weight is "
-        f"set to zero after the softmax, and nothing else is done, so the row adds up to {kept}. Can the output of "
-        "“animal” still depend on the word that comes after it?",
+        f"{first} for “the”, {own} for “animal” itself, and {future} for “did”, which is still to come. The future "
+        f"weight is set to zero after the softmax, and nothing else is done, so the row adds up to {kept}. Can the "
+        "output of “animal” still depend on the word that comes after it?",
         right="yes, through the weights that are kept",
         wrong=(
             WrongOption("zero_weight_no_influence", "no, a weight of zero lets nothing through"),
@@ -25,8 +25,8 @@ def zeroed_future(first: int, own: int, future: int) -> Question:
             WrongOption("values_leak", "yes, through the value of “did”"),
         ),
         why=f"The weights that are kept are {first}/{total} and {own}/{total}, and {total} contains the {future} of "
-        "the word to come. A large future score makes the sum large and the kept weights small. So an output near "
-        "zero tells what is to come.",
+        "the word to come. A large future score makes the sum large and the kept weights small. So the size of "
+        "the output gives away something of what is to come.",
     )
 
 
@@ -34,7 +34,7 @@ def blocked_row(keys: int, fill: str) -> Question:
     """The weights of a row in which every key is blocked with a large negative number."""
     n = counted(keys)
     return Question(
-        text=f"{n.capitalize()} keys, all of them blocked by `scores.masked_fill(~mask, {fill})`. What are the {n} "
+        text=f"A query has {n} keys, all of them blocked by `scores.masked_fill(~mask, {fill})`. What are the {n} "
         "weights after the softmax?",
         right=f"1/{keys} each",
         wrong=(
@@ -42,14 +42,14 @@ def blocked_row(keys: int, fill: str) -> Question:
                 "low_scores_low_weights",
                 f"{n} zeros, because exp({fill}) is zero",
                 f"exp({fill}) is 0 in float32, you're right. But the softmax first subtracts the largest score of the "
-                f"row, which is also {fill}. That leaves a row of zeros, and e⁰ = 1 for all. A softmax always hands "
-                "out 1.",
+                f"row, which is also {fill}. That leaves a row of zeros, and e⁰ = 1 for all. The weights of "
+                "a softmax always add up to 1.",
             ),
             WrongOption(
                 "nan_from_finite",
                 "`nan`, as with -inf",
                 f"NaN would come from -inf: -inf minus -inf isn't defined. {fill} minus {fill} is 0. That's why people "
-                "like such numbers, and why their mistakes go unseen.",
+                "like such numbers, and why the mistake goes unseen.",
                 title=f"{fill} is a number",
             ),
             WrongOption(

@@ -12,7 +12,8 @@ def no_residuals(words: int, width: int, layers: int, heads: int) -> Question:
     return Question(
         text=f"{n.capitalize()} random words of width {width} go through {layers} layers of multi-head attention with "
         "random matrices, x ← attn(norm(x)), no residual. (The norm only keeps the numbers from growing.) The mean "
-        "cosine between two words, 0 for unrelated, 1 for the same direction, starts near 0. Where does it end?",
+        "cosine between two words, 0 if they're unrelated, 1 if they have the same direction, starts near 0. Where "
+        "does it end?",
         right=f"near 1: all {n} have become the same vector",
         wrong=(
             WrongOption(

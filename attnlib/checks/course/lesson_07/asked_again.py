@@ -3,17 +3,19 @@
 from random import Random
 from typing import Any
 
-from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption, ordinal
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption, counted, ordinal
 
 
 def no_position(place: int, words: int) -> Question:
     """Which outputs of causal attention differ if the words at `place` and behind it change places, counted from 1."""
     here, there = ordinal(place), ordinal(place + 1)
+    earlier = "The first word sees" if place == 2 else f"The words before position {place} see"
+    before = f"{earlier} neither. " if place > 1 else ""
     every = "all of them" if place == 1 else f"all from the {here} on"
     return Question(
         text="One layer of causal self-attention, without positions. Two sentences of "
-        f"{words} words differ in one thing only: their {here} and their {there} word have changed places. Compare the "
-        "outputs position by position. Which of them differ?",
+        f"{counted(words)} different words differ in one thing only: the {here} word and the {there} have changed "
+        "places. Compare the outputs position by position. Which of them differ?",
         right=f"only those at the {here} and the {there} position",
         wrong=(
             WrongOption(
@@ -29,8 +31,8 @@ def no_position(place: int, words: int) -> Question:
             WrongOption("last_word_counts", f"the {here}, the {there}, and the last, which sees the whole sentence"),
         ),
         why=f"Every word from position {place + 2} on sees the same words as before, in either order: a sum has no "
-        f"order. {f'The words before position {place} see neither. ' * (place > 1)}Only at positions {place} and "
-        f"{place + 1} does a word see different words, or ask a different question.",
+        f"order. {before}Only at positions {place} and {place + 1} does a word see different words, or ask a "
+        "different question.",
     )
 
 

@@ -17,20 +17,24 @@ def first_loss(vocabulary: int) -> Question:
     loss = math.log(vocabulary)
     return Question(
         text="A language model with small random weights, not trained for a single step, reads a text. Its vocabulary "
-        f"has {vocabulary} tokens. What is its loss in nats, roughly?",
+        f"has {vocabulary:,} tokens. What is its loss in nats, roughly?",
         right=f"{loss:.1f}",
         wrong=(
-            WrongOption("zero_at_first", "0"),
+            WrongOption(
+                "zero_at_first",
+                "0",
+                "-ln p is 0 only if p is 1. An untrained model doesn't give the right token that much.",
+            ),
             WrongOption(
                 "half_and_half",
                 f"{math.log(2):.1f}",
-                f"ln 2 = 0.69 is the loss of a guess between two. Here there are {vocabulary} possible tokens.",
-                title=f"There are {vocabulary} tokens, not two",
+                f"ln 2 = 0.69 is the loss of a guess between two. Here there are {vocabulary:,} possible tokens.",
+                title=f"There are {vocabulary:,} tokens, not two",
             ),
             WrongOption("nobody_knows", "nobody can know, because the weights are random"),
         ),
         why="A model that knows nothing gives each of V tokens the probability 1/V, and -ln(1/V) = ln V: for "
-        f"{vocabulary} tokens, {loss:.2f}. If the first loss is far above that, the model starts out with opinions, "
+        f"{vocabulary:,} tokens, {loss:.2f}. If the first loss is far above that, the model starts out with opinions, "
         "and they're wrong.",
     )
 
@@ -38,8 +42,9 @@ def first_loss(vocabulary: int) -> Question:
 def overfitted() -> Question:
     """How far the loss falls on lines that are learned by heart."""
     return Question(
-        text="A model of 35 characters, with a hundred thousand weights, reads the same eight names of colours in "
-        "every step, each such as “#ff00aa pink” between two line breaks. There's no dropout. Where does the loss go?",
+        text="A language model with a vocabulary of 35 characters and a hundred thousand weights is trained on the "
+        "same eight lines in every step. Each gives a colour and its name, as “#ff00aa pink” does, and has a line "
+        "break before and after it. There's no dropout. Where does the loss go?",
         right="down to a number above 0 that can be computed in advance",
         wrong=(
             WrongOption("falls_to_zero", "to 0, since there are plenty of weights"),
@@ -62,7 +67,7 @@ def bits(first: Model, second: Model) -> Question:
     """Which of two models with tokens of other lengths would compress a text better."""
     each = (a_character(first), a_character(second))
     told = ", and ".join(
-        f"{loss} nats for {counted(characters)} character{'s' * (characters > 1)} are {cost:.2f} for each"
+        f"{loss} nats for {counted(characters)} character{'s' * (characters > 1)} are {cost:.2f} a character"
         for (characters, loss), cost in zip((first, second), each, strict=True)
     )
     smaller, larger = sorted((first, second), key=lambda model: model[1])
@@ -81,7 +86,7 @@ def bits(first: Model, second: Model) -> Question:
                 "smaller_number",
                 tempting,
                 f"{smaller[1]} is smaller than {larger[1]}, but it's the price of {counted(smaller[0])} "
-                f"character{'s' * (smaller[0] > 1)}, and the other one that of {counted(larger[0])}. First divide the "
+                f"character{'s' * (smaller[0] > 1)}, and {larger[1]} is that of {counted(larger[0])}. First divide the "
                 "loss of a token among its characters.",
             ),
             left,

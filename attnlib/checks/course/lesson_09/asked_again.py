@@ -58,12 +58,12 @@ def cache_size(layers: int, heads: int, d_head: int, tokens: int) -> Question:
             WrongOption(
                 "keys_of_keys",
                 size(TOO_MANY * a_token * tokens),
-                f"Work it out: 2 · {layers} · {heads} · {d_head} numbers of two bytes a token, times {tokens:,}. The "
-                f"weights, 12 d_model² numbers a layer, take {size(weights(layers, heads * d_head))}.",
+                f"Work it out: 2 · {layers} · {heads} · {d_head} numbers a token, at two bytes each, times {tokens:,}. "
+                f"The weights, 12 d_model² numbers a layer, take {size(weights(layers, heads * d_head))}.",
             ),
         ),
         why=f"2 (keys and values) · {layers} layers · {heads} heads · {d_head} columns · 2 bytes is {size(a_token)} "
-        f"for each token. Times {tokens:,}, that's {size(a_token * tokens)}, for every conversation by itself.",
+        f"for each token. Times {tokens:,}, that's {size(a_token * tokens)}, and every conversation needs its own.",
     )
 
 
@@ -77,8 +77,8 @@ def reach(layers: int, window: int) -> Question:
     seen, farthest = window - 1, layers * (window - 1)
     return Question(
         text=f"{counted(layers).capitalize()} layers, each with a window of {window}: a token attends to the last "
-        f"{window}, itself included. How many positions back is the farthest token that can change the output at the "
-        "last position?",
+        f"{window} tokens, itself included. How many positions back is the farthest token that can change the "
+        "output at the last position?",
         right=str(farthest),
         wrong=(
             WrongOption(
@@ -96,12 +96,12 @@ def reach(layers: int, window: int) -> Question:
             WrongOption(
                 "windows_added_up",
                 str(layers * window),
-                f"Two windows of {window} overlap at one position. The last key of one window belongs to the token "
-                "where the next one starts. Each layer adds window - 1.",
+                f"Two windows of {window} overlap at one position. The farthest key of one window belongs to the "
+                "token where the next one starts. Each layer adds window - 1.",
             ),
         ),
-        why=f"The last token sees {seen} positions back, and in the layer below, the token there saw {seen} further: "
-        f"{layers} · ({window} - 1) = {farthest}. Each layer adds window - 1.",
+        why=f"The last token sees {seen} positions back, and in the layer below, the token there saw {seen} further, "
+        f"and so on down: {layers} · ({window} - 1) = {farthest}. Each layer adds window - 1.",
     )
 
 

@@ -8,8 +8,8 @@ def fixed_period(period: int) -> Question:
     back = period - 1
     return Question(
         text="A model with two layers and rotary positions reads sequences in which a block of random tokens, drawn "
-        f"anew for each, comes again and again. The block's length is {period} in every one. What does the model "
-        "learn?",
+        f"anew for each sequence, comes again and again. The block's length is {period} in every one. What does the "
+        "model learn?",
         right=f"to look {back} places back, without comparing any tokens; one layer is enough, and other periods fail",
         wrong=(
             WrongOption(
@@ -28,13 +28,13 @@ def fixed_period(period: int) -> Question:
             WrongOption(
                 "blocks_by_heart",
                 "the blocks by heart",
-                f"Every sequence draws a new block, and there are far too many of {period} tokens. There's nothing to "
-                "learn by heart but the distance.",
+                f"Every sequence draws a new block, and there are far too many possible blocks of {period} tokens. "
+                "There's nothing to learn by heart but the distance.",
             ),
         ),
         why=f"With a period of {period}, the next token is always the one {back} places back. Rotary positions can say "
-        f"“{back} places back” in one layer, without comparing any tokens, and such a head is lost as soon as the "
-        "period changes.",
+        f"“{back} places back” in one layer, without comparing any tokens, and such a head is useless as soon as "
+        "the period changes.",
     )
 
 

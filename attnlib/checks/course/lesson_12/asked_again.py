@@ -6,8 +6,8 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
 def what_is_needed() -> Question:
     """What a model must find out to fill in masked atoms."""
     return Question(
-        text="A model reads chemical reactions as text, in SMILES, and every second atom of the product is masked. "
-        "What must it find out to fill in nearly all of them?",
+        text="A model reads chemical reactions as text, in SMILES: on the left what goes in, then “>>”, then the "
+        "product. Every second atom of the product is masked. What must it find out to fill in nearly all of them?",
         right="which atoms of the product are on the left as well, and which of those are still missing",
         wrong=(
             WrongOption("counts_letters", "which atom is the most common; carbon is always a good guess"),
@@ -20,9 +20,10 @@ def what_is_needed() -> Question:
 def other_spelling() -> Question:
     """What the head that maps atoms says of a reaction in another order."""
     return Question(
-        text="In `CC(=O)O.CCO>>CCOC(C)=O`, written as the patents have it, lesson 12's head says that the ester's "
-        "oxygen was the alcohol's, and it's right. What does it say about the same reaction, written "
-        "`CC(=O)O.OCC>>CC(=O)OCC`?",
+        text="Lesson 12's model was trained on reactions from patents. One of its heads says which atom on the left "
+        "each atom of the product was. In `CC(=O)O.CCO>>CCOC(C)=O`, spelled as in the patents, it says that the "
+        "ester's oxygen between the two carbons was the alcohol's, and it's right. What does it say about the same "
+        "reaction, spelled `CC(=O)O.OCC>>CC(=O)OCC`?",
         right="the opposite, and it's about as sure as before",
         wrong=(
             WrongOption("spelling_does_not_matter", "the same, and it's as sure, because it's the same reaction"),
