@@ -10,7 +10,7 @@ DATES = ("20 July 1969", "5 May 2011", "1 April 1976", "13 March 1781", "29 May 
 
 
 def shuffled_memory(english: int, german: int, column: int) -> Question:
-    """What happens if the words that answer are shuffled, and those that ask are not."""
+    """Ask what happens to output and weights if the words that answer are shuffled, and those that ask are not."""
     return Question(
         text=f"Cross-attention without positions: {counted(german)} German words ask, {counted(english)} English words "
         f"answer. Now the English words come in another order, “animal” in column {column}; the German words stay as "
@@ -35,7 +35,7 @@ def shuffled_memory(english: int, german: int, column: int) -> Question:
 
 
 def longer_source(day: str, date: str) -> Question:
-    """What moves the attention when the text before a digit gets longer."""
+    """Ask what makes the attention move when the text before a digit gets longer."""
     longer = f"{day}, {date}"
     moved, place = len(longer) - len(date), len(date) - 1
     return Question(

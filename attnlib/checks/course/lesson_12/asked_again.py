@@ -4,7 +4,7 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
 
 
 def what_is_needed() -> Question:
-    """What a model must find out to fill in masked atoms."""
+    """Ask what a model must find out to fill in masked atoms."""
     return Question(
         text="A model reads chemical reactions as text, in SMILES, and every second atom of the product is masked. "
         "What must it find out to fill in nearly all of them?",
@@ -18,7 +18,7 @@ def what_is_needed() -> Question:
 
 
 def other_spelling() -> Question:
-    """What the head that maps atoms says of a reaction in another order."""
+    """Ask what the head that maps atoms says about a reaction written in another order."""
     return Question(
         text="In `CC(=O)O.CCO>>CCOC(C)=O`, written as the patents have it, lesson 12's head says that the ester's "
         "oxygen was the alcohol's, and it's right. What does it say about the same reaction, written "
