@@ -161,9 +161,9 @@ class Child:
             self.sandbox.close()
             return self.ended
         self.sandbox.most_memory = max(self.sandbox.most_memory, usage["rss"])
-        self.cpu = max(self.cpu, usage["cpu"])  # nothing is known of one that cannot be killed
+        self.cpu = max(self.cpu, usage["cpu"])  # a child that cannot be killed has no usage
         self.ended = why or (Died(*usage["beyond"]) if usage["beyond"] else _how_it_ended(usage["signal"]))
-        if usage["left"]:  # no other student's answer may find it
+        if usage["left"]:  # no other student's answer may find what is left
             self.sandbox.close()
         return self.ended
 
@@ -193,7 +193,7 @@ class _Guard:
 
     def __call__(self) -> None:
         child, state = self.child, self.child.look()
-        if state["cpu"]:  # nothing is known of one that is gone
+        if state["cpu"]:  # it is 0 for a child that is gone
             child.cpu = state["cpu"]
         if self.first is None:
             self.first = state["cpu"]
@@ -204,7 +204,7 @@ class _Guard:
             child.blocked += POLL_SECONDS
         if state["cpu"] - self.last >= POLL_SECONDS / 5:
             self.still = 0.0
-        elif state["asleep"]:  # else it waits for the processor, or was caught while a timer of its own woke it
+        elif state["asleep"]:  # otherwise it waits for the processor, or a timer of its own has just woken it
             self.still += POLL_SECONDS
         self.last = state["cpu"]
         if state["cpu"] - self.first > self.cpu_seconds:
@@ -215,5 +215,5 @@ class _Guard:
             raise Died(f"waited for {child.blocked:.0f} seconds for the disk, or for what never comes", "waiting")
         if child.waited >= self.limits.child_wall:
             raise Died(f"did not end within {self.limits.child_wall / 60:.0f} minutes", "waiting")
-        if state["beyond"]:  # and the warm process has ended it
+        if state["beyond"]:  # the warm process has already ended it
             raise Died(*state["beyond"])

@@ -14,7 +14,7 @@ LEVELS = {
     5: "seen only in a second call, at another length, in another dtype or with an option",
     6: "two bugs at once",
 }
-"""The observation that makes a bug belong to each level, the easiest first."""
+"""The observation that defines each level, the easiest first."""
 
 
 @dataclass(frozen=True)

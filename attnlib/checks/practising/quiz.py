@@ -13,7 +13,7 @@ from attnlib.checks.practising.table import rows
 
 LETTERS = "ABCD"
 MOST_LOOKED_AT = 20
-"""The most mistakes that are tried to find three made elsewhere: each has to be made into a program."""
+"""The most mistakes to look through for three made in other lines: each has to be made into a program."""
 
 
 def line_named(code: str, where: int | str) -> int:
@@ -77,7 +77,7 @@ def _known(bug: Bug) -> list[str]:
 
 def _same_place(one: Bug, other: Bug) -> bool:
     here, there = ({line.strip() for line in bug.repair.split("\n")} - {""} for bug in (one, other))
-    return bool(here & there) or not (here or there)  # if both lines are one too many, both explanations may be true
+    return bool(here & there) or not (here or there)  # two lines one too many may be explained alike
 
 
 def hints(bug: Bug, options: dict[str, str]) -> list[str]:
@@ -96,7 +96,7 @@ def hints(bug: Bug, options: dict[str, str]) -> list[str]:
 
 
 def judged_lines(bug: Bug, named: Sequence[int]) -> str:
-    """Return "" if the named lines are wrong and cover every wrong place; else a sentence about one that isn't so."""
+    """Return "" if the named lines are wrong and cover every wrong place; else a sentence that says what is off."""
     right = [n for n in named if n in bug.lines]
     places = [change for change in bug.changes if any(line in named for line in change.lines)]
     if len(places) == len(bug.changes) and len(right) == len(named):

@@ -43,7 +43,7 @@ class Review:
         return [card for when, card in self.schedule() if when <= now]
 
     def schedule(self) -> list[tuple[datetime, str]]:
-        """Return each card after the time when it is due, the earliest first."""
+        """Return the time when each card is due and the card's name, the earliest first."""
         return sorted((datetime.fromisoformat(card["due"]), name) for name, card in self.cards.items())
 
     def seed(self, card: str, now: datetime) -> str:

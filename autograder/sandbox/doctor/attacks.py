@@ -10,8 +10,8 @@ from autograder.lesson_text.layout import ROOT
 from autograder.sandbox.inside.scratch import MOST_FILES
 from autograder.sandbox.process import Limits
 
-LOOKS = 3.0  # seconds in which the grader has looked several times
-LIMITS = Limits(time=replace(here().slower(1 / 5), waiting=LOOKS + 1))  # no attack is a right answer
+LOOKS = 3.0  # seconds in which the grader looks several times
+LIMITS = Limits(time=replace(here().slower(1 / 5), waiting=LOOKS + 1))  # short: none is a right answer
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Unit:
     cell: str
     body: list[ast.stmt]
     role: str  # "given", "added", "answer", or "stub": an answer as it was released
-    answer: bool  # of the exercise that is judged
+    answer: bool  # True for the answer to the exercise that is judged
     always: bool
     binds: set[str]
     reads: set[str]

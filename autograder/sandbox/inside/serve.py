@@ -137,7 +137,7 @@ def settle_process() -> None:
     torch.set_grad_enabled(True)
     torch.set_autocast_enabled("cpu", False)
     torch.autograd.set_detect_anomaly(False)
-    if torch.are_deterministic_algorithms_enabled():  # else torch would import its compiler to say so, in a second
+    if torch.are_deterministic_algorithms_enabled():  # otherwise torch would spend a second importing its compiler
         torch.use_deterministic_algorithms(False)
     torch.set_float32_matmul_precision("highest")
     torch.set_flush_denormal(False)

@@ -47,7 +47,7 @@ class Zygote:
         """The bounds that children were ended for."""
 
     def run(self) -> None:
-        """Answer the grader's requests until it is gone, and meanwhile watch whatever lives."""
+        """Answer the grader's requests until it is gone, and watch the living children meanwhile."""
         from inside.wire import Closed
 
         watched = 0.0
@@ -181,7 +181,7 @@ class Zygote:
         try:
             os.waitpid(-1, os.WNOHANG)
             return "a process of its own"
-        except ChildProcessError:  # as it must be
+        except ChildProcessError:  # none is left, as it must be
             pass
         try:
             clear(self.settings["scratch"])
