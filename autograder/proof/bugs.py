@@ -1,4 +1,4 @@
-"""Trying every wrong line as a bug for practice: which of them are honest, and can be served.
+"""Try every wrong line as a bug for practice, to find those that are honest and can be served.
 
 A bug is served if its check rejects it under its own name, as a learner runs it; if the one repair makes it right and
 no small change of another line does; and if it can be read: 40 lines, no line too long, nothing that gives it away.
@@ -32,15 +32,15 @@ from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 
 MOST_WRONG = 3
-"""Lines in one wrong place: more are no wrong line any more."""
+"""The most lines in one wrong place: with more, it is not a wrong line any more."""
 EDIT_CPU = 0.3
 """Seconds for one case of a changed program: a changed loop may have no end."""
 MOST_EDITS = 60
-"""Changes of other lines that are tried: of a long answer there are some hundred more, which nobody would make."""
+"""The most changes of other lines to try: a long answer has hundreds more, which nobody would make."""
 
 
 def candidates(name: str) -> Iterator[tuple[Wrong, Bug]]:
-    """Every wrong line of the exercise in every right answer that has such a line, each code once."""
+    """Yield every wrong line of the exercise in every right answer that has such a line, each program once."""
     exercise = find(name)
     assert isinstance(exercise, WrittenExercise)
     seen: set[str] = set()
@@ -56,7 +56,7 @@ def candidates(name: str) -> Iterator[tuple[Wrong, Bug]]:
 
 
 def unreadable(wrong: Wrong, bug: Bug) -> str:
-    """Why nobody should be given this bug to read; empty if it can be."""
+    """Return why nobody should be given this bug to read; "" if it is fit to be read."""
     lines, places = bug.code.split("\n"), 2 if wrong.told.both else 1
     if len(lines) > MOST_LINES:
         return "too long"
@@ -70,7 +70,7 @@ def unreadable(wrong: Wrong, bug: Bug) -> str:
 
 
 def tried(name: str, memory: Memory | None = None) -> tuple[list[Row], dict[str, str]]:
-    """The bugs of an exercise that can be served, and of all others the reason why not, by their keys."""
+    """Return the bugs of an exercise that can be served, and the reasons why the others cannot, by key."""
     asking = Asking(memory={} if memory is None else memory)
     served: list[Row] = []
     refused: dict[str, str] = {}
@@ -87,7 +87,7 @@ def tried(name: str, memory: Memory | None = None) -> tuple[list[Row], dict[str,
 
 
 def verified(wrong: Wrong, bug: Bug, asking: Asking, *, others: bool = True) -> Row | str:
-    """The bug's row in the table, or why it is not honest; without `others`, no other lines are tried."""
+    """Return the bug's row in the table, or why it is not honest; without `others`, no other lines are tried."""
     exercise = bug.declared
     attempt = bug.answer
     trials = _trials(bug, attempt, asking)
@@ -119,7 +119,7 @@ def verified(wrong: Wrong, bug: Bug, asking: Asking, *, others: bool = True) -> 
 
 @functools.lru_cache(maxsize=64)
 def repair_passes(exercise: str, right: str) -> bool:
-    """Whether the check accepts the repaired code; many bugs have the same."""
+    """True if the check accepts the repaired code, which many bugs share."""
     return run_exercise(find(exercise), defined(right, exercise, "repaired")).passed
 
 
@@ -129,13 +129,13 @@ def _trials(bug: Bug, attempt: object, asking: Asking) -> list[Trial]:
 
 
 def _cost(trial: Trial) -> float:
-    """About how long the case takes: how many numbers go in, and how often."""
+    """Estimate how long the case takes, from how many numbers go in, and how often."""
     numbers = sum(t.numel() for t in tensors_in(trial.got.inputs))
     return (numbers + 1000) * (1 + len(trial.case.after) + 2 * trial.case.gradient + 4 * trial.case.watched)
 
 
 def another_repair(bug: Bug, attempt: object, trials: list[Trial], asking: Asking) -> int:
-    """The number of another line in which one small change makes the code right; 0 if there is none.
+    """Return the number of another line in which one small change makes the code right; 0 if there is none.
 
     The changes are the likeliest of those that the check itself looks for in an answer whose mistake nobody knows.
     """

@@ -1,4 +1,4 @@
-"""`python -m autograder bugs`: the table of bugs for practice, built in two processes, and what is in it."""
+"""`python -m autograder bugs`: the table of bugs for practice, built in two processes, and its counts."""
 
 import multiprocessing
 from collections import Counter
@@ -51,7 +51,7 @@ def build_table(wanted: Sequence[str], *, check: bool) -> None:
 
 
 def _each_tried(chosen: Sequence[str]) -> Iterator[tuple[str, list[Row], dict[str, str]]]:
-    """What trying shows of each exercise, as soon as it is known; those with few wrong lines begin."""
+    """Yield each exercise with its bugs and refusals as soon as it has been tried; those with few wrong lines begin."""
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"), one_thread_each) as pool:
         short_first = sorted(chosen, key=lambda name: len(exercises()[name].misconceptions))
         running = {pool.submit(tried, name): name for name in short_first}
@@ -60,20 +60,20 @@ def _each_tried(chosen: Sequence[str]) -> Iterator[tuple[str, list[Row], dict[st
 
 
 def _difference(kept: Sequence[Row], found: Sequence[Row]) -> str:
-    """The keys of the rows that are not the same in both, or ok."""
+    """Return the keys of the rows that are not the same in both, or "ok"."""
     keys = sorted({row.key for row in {*kept} ^ {*found}})
     return f"differs: {', '.join(keys)}" if keys else "ok"
 
 
 def _write(found: Mapping[str, Sequence[Row]], name: str) -> None:
-    """Write the table that the exercise is in."""
+    """Write the table that holds the exercise's bugs."""
     file = file_of(exercises()[name].lesson)
     its = (row for rows_of_one in found.values() for row in rows_of_one)
     file.write_text(as_text([r for r in its if file_of(exercises()[r.exercise].lesson) == file]), encoding="utf-8")
 
 
 def show_counts() -> None:
-    """How many bugs the table has."""
+    """Print how many bugs the table has."""
     Terminal().print(counts(rows()))
 
 
@@ -82,7 +82,7 @@ def _kind(reason: str) -> str:
 
 
 def counts(table: Sequence[Row]) -> Table:
-    """How many bugs there are, by level."""
+    """Tabulate how many bugs there are, by level."""
     shown_table = Table(title="Bugs that can be served", title_justify="left")
     for head in ("level", "what is seen", "bugs", "silent", "exercises"):
         shown_table.add_column(head, justify="left" if head == "what is seen" else "right")

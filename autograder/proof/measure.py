@@ -24,9 +24,9 @@ from autograder.proof.observed import Observed
 from autograder.proof.withheld import told_instead
 
 ONE_IN = 10
-"""One mutant in so many has its report noted; one misconception in so many has the cost of its check measured."""
+"""One mutant in this many has its report noted; one misconception in this many has its check's cost measured."""
 MOST_TOLD = 50
-"""The number of mutants whose report is noted, at most about: a long answer has two thousand."""
+"""Roughly the most mutants of an exercise whose report is noted: a long answer has two thousand."""
 
 
 def code_exercises() -> list[str]:
@@ -107,7 +107,7 @@ def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limit
     try:
         attempt = run_source(answer, mutant.source)
     except Exception:
-        return fate  # a cell that fails in a notebook: Python says so
+        return fate  # the cell itself fails, and Python says why
     cpu = time.process_time()
     report = run_exercise(exercise, attempt, Asking(limits=limits))
     return replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))
@@ -127,7 +127,7 @@ def _killed_by(exercise: Exercise, answer: Answer, source: str, limits: TimeLimi
     try:
         attempt = run_source(answer, source)
     except Exception:
-        return "visible"  # a cell that fails in a notebook
+        return "visible"  # the cell itself fails
     asked = Local(attempt, limits)
     for case in sorted(cases_of(exercise, hidden=True), key=lambda case: case.hidden):
         if try_case(exercise, asked, case).difference is not None:

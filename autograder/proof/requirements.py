@@ -6,7 +6,7 @@ from statistics import median
 from attnlib.checks.asking.time_limits import slowness
 from autograder.proof.counts import Proof
 
-MEDIAN_MS, MOST_MS = 300.0, 1000.0  # where the limits on time were chosen; on a slower machine in proportion
+MEDIAN_MS, MOST_MS = 300.0, 1000.0  # on the machine for which they were chosen; in proportion on a slower one
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def requirement_table(total: Proof) -> Table:
 
 
 def _table(title: str, *headings: str) -> Table:
-    tight: Any = {"padding": 0, "pad_edge": False}  # a terminal of 80 columns is to hold it
+    tight: Any = {"padding": 0, "pad_edge": False}  # to fit into a terminal of 80 columns
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, **tight)
     table.add_column("exercise", no_wrap=True)
     for heading in headings:

@@ -1,1 +1,1 @@
-"""Where student code runs: behind `layers`, found by `probe`; `process` starts it, `remote` asks, `inside` is there."""
+"""Run student code behind `layers`, found by `probe`: `process` starts it, `remote` questions it, `inside` runs it."""

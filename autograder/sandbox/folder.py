@@ -1,4 +1,4 @@
-"""A sandbox's own folder, which goes when the sandbox goes, or is removed later by another grader."""
+"""A sandbox's own folder, which is removed with the sandbox, or later by another grader."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ NEW_SECONDS = 60.0
 
 
 class Folder:
-    """A folder for one sandbox, in the system's folder for such; locked as long as its grader lives."""
+    """A folder for one sandbox among the system's temporary files; locked as long as its grader lives."""
 
     def __init__(self) -> None:
         remove_leftovers()
@@ -24,7 +24,7 @@ class Folder:
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         os.chmod(self.name, 0o755)  # the sandbox's user must find its own folders there
         self.remove = weakref.finalize(self, _remove, self.name, self.lock)
-        """Called at the end of the program, too, and only once."""
+        """Also called at the end of the program, but only once."""
 
 
 def _remove(name: str, lock: int) -> None:
@@ -36,7 +36,7 @@ def _remove(name: str, lock: int) -> None:
 
 
 def remove_leftovers() -> None:
-    """Remove the folders of graders that were killed: those that nobody has locked, but for ones just being made."""
+    """Remove the folders of graders that were killed: those that nobody has locked, except new ones."""
     for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's, or removed by another grader meanwhile
             if left.lstat().st_uid != os.geteuid() or time.time() - left.lstat().st_mtime < NEW_SECONDS:

@@ -1,4 +1,4 @@
-"""What keeps student code in: the layers around it, and the command that starts a process behind them."""
+"""The layers that keep student code in, and the command that starts a process behind them."""
 
 import json
 import os
@@ -28,7 +28,7 @@ ENVIRONMENT = {
 }
 BESIDE = """attempt clock confine contract endless failure given inputs installed limits other_device ready_made
 shortcuts system_calls time_limits watch window"""
-"""What the sandbox is made of besides its own `inside`."""
+"""The modules of attnlib.checks.asking that run in the sandbox along with `inside`."""
 SCRATCH_BYTES = 64 << 20
 CONTAINER_MEMORY = "4g"
 STUDENT = "/student"
@@ -37,13 +37,13 @@ CONTROL = "control"
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers that are on, and how to start the warm process behind them."""
+    """The layers that are on."""
 
     outer: str  # "bubblewrap", "landlock", "user", "container" or "none"
     seccomp: bool
     landlock: bool
     container: tuple[str, str] | None = None
-    """A program, docker or podman, and an image that has the course's packages."""
+    """A program, docker or podman, and an image with the course's packages."""
 
     @property
     def confined(self) -> bool:
@@ -63,7 +63,7 @@ class Layers:
 
 
 def runtime(folder: Path) -> Path:
-    """Put what stands beside the student's code into a folder of its own, and return that folder."""
+    """Copy the modules that run beside student code into `folder`, readable for all, and return it."""
     target = folder / "inside"
     target.mkdir()
     files = [*Path(__file__).with_name("inside").glob("*.py")]
@@ -76,7 +76,7 @@ def runtime(folder: Path) -> Path:
 
 
 def hidden_folders() -> list[str]:
-    """Where this project is installed as a package: its answers must not be there for students."""
+    """Return the folders in which this project is installed as a package: students must not find its answers there."""
     places = {path for path in [*sys.path, *site.getsitepackages()] if path and os.path.isdir(path)}
     packages = [os.path.join(place, name) for place in places for name in OURS]
     inside = tuple(folder + os.sep for folder in python_folders())
@@ -84,7 +84,7 @@ def hidden_folders() -> list[str]:
 
 
 def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
-    """The start of a command line: everything that follows runs inside, without network, and writes to one folder."""
+    """Return the start of a command line: all that follows runs inside, without network, and writes to one folder."""
     command = [program, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     if os.geteuid() == 0:
         command += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
@@ -94,7 +94,7 @@ def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
     for name, value in ENVIRONMENT.items():
         command += ["--setenv", name, value]
     outermost = list(_outermost(python_folders()))
-    command += ["--perms", "0755", "--dir", "/tmp"]  # first, because Python may itself be installed beneath it
+    command += ["--perms", "0755", "--dir", "/tmp"]  # first, because Python itself may be installed in it
     command += ["--size", str(SCRATCH_BYTES), "--perms", "1777", "--tmpfs", STUDENT]
     for parent in sorted({str(parent) for path in outermost for parent in Path(path).parents} - {"/"}):
         if not parent.startswith(tuple(path + os.sep for path in outermost)) and parent not in outermost:
@@ -119,14 +119,14 @@ def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
 
 
 def _outermost(paths: list[str]) -> Iterator[str]:
-    """The paths that do not lie in another one of them."""
+    """Yield the paths that are not inside another one of them."""
     for path in paths:
         if not any(path.startswith(other + os.sep) for other in paths):
             yield path
 
 
 def container_command(program: str, image: str, runtime_folder: Path) -> list[str]:
-    """The start of a command line: a container without network, rights or anything to write to but its own /tmp."""
+    """Return the start of a command line: a container without network or rights, which writes only to its own /tmp."""
     command = [program, "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL"]
     command += ["--security-opt", "no-new-privileges", "--user", f"{NOBODY}:{NOBODY}", "--hostname", "sandbox"]
     command += ["--ipc", "none", "--pids-limit", "256", "--memory", CONTAINER_MEMORY, "--ulimit", "nofile=1024:1024"]
@@ -139,7 +139,7 @@ def container_command(program: str, image: str, runtime_folder: Path) -> list[st
 
 
 def control_socket(runtime_folder: Path) -> socket.socket:
-    """Where the warm process in a container calls: docker's server hands no descriptor on."""
+    """Open the socket to which the template in a container connects: docker's server passes no descriptor on."""
     path = runtime_folder / CONTROL
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
@@ -149,7 +149,7 @@ def control_socket(runtime_folder: Path) -> socket.socket:
 
 
 def command(layers: Layers, runtime_folder: Path, scratch: Path, descriptor: int) -> tuple[list[str], dict[str, str]]:
-    """The command line that starts the warm process, and its environment."""
+    """Return the command line that starts the template, and its environment."""
     settings = [f"control={descriptor}", f"seccomp={'yes' if layers.seccomp else 'no'}"]
     settings += ["quota=yes"] if layers.outer in ("bubblewrap", "container") else []
     if layers.container is not None:
@@ -185,13 +185,13 @@ def command(layers: Layers, runtime_folder: Path, scratch: Path, descriptor: int
 
 
 def readable_for_all(paths: list[str]) -> bool:
-    """Whether another user reaches these paths; where Python lies in root's own folder, one does not."""
+    """True if other users can reach these paths; if Python is in root's own folder, they cannot."""
     parents = {parent for path in paths for parent in Path(path).parents}
     return all(os.stat(parent).st_mode & 0o1 for parent in parents)
 
 
 def why_no_other_user() -> str:
-    """Why a process of another user would not be kept from the course's answers, or not start; empty if it would."""
+    """Return why a process of another user would not start, or could read the course's answers; "" if neither."""
     if os.geteuid() != 0:
         return "only root can start a process as another user"
     if not readable_for_all(python_folders()):
@@ -203,7 +203,7 @@ def why_no_other_user() -> str:
 
 
 def _without_hidden(paths: list[str]) -> Iterator[str]:
-    """The paths; where a hidden folder lies in one, what stands beside it instead, for Landlock only ever allows."""
+    """Yield the paths, but for one that holds a hidden folder, all else in it: Landlock's rules can only allow."""
     hidden = hidden_folders()
     for path in paths:
         within = [place for place in hidden if place.startswith(path + os.sep)]

@@ -6,7 +6,7 @@ import click
 
 
 def sandbox_option(function: Callable[..., None]) -> Callable[..., None]:
-    """The option by which an instructor names the layers."""
+    """Add the option by which an instructor names the layers."""
     return click.option(
         "--sandbox",
         metavar="LAYERS",

@@ -1,4 +1,4 @@
-"""Which layers this machine offers: found by starting a process behind them."""
+"""Find the layers that this machine offers, by starting a process behind them."""
 
 import contextlib
 import shutil
@@ -11,7 +11,7 @@ from autograder.sandbox.template import Died
 from autograder.showing.errors import CourseError
 
 ORDERS = {"auto": ("bubblewrap", "landlock"), "any": ("bubblewrap", "landlock", "user")}
-"""What is tried, the strongest first; another user only where that is asked for."""
+"""The layers to try, the strongest first; another user only if that is asked for."""
 CHOICES = (*ORDERS, "bubblewrap", "landlock", "user", "none")
 CONTAINERS = ("docker", "podman")
 NOTHING = {
@@ -26,14 +26,14 @@ NOTHING = {
 }
 """A task that shows whether a child comes to life."""
 WORKING: set[Layers] = set()
-"""Those that this process has tried: once is enough for all that it grades."""
+"""Layers that this process has seen work: trying once is enough for all that it grades."""
 
 OTHER_FINDERS = "__import__('sys').meta_path[1:]"  # the first one is ours
 HAS_REFERENCE = f"'yes' if any(finder.find_spec('attnlib', None) for finder in {OTHER_FINDERS}) else 'no'"
 
 
 def _alive(layers: Layers, expression: str = "None") -> tuple[Sandbox, Any]:
-    """A sandbox in which a child has come to life, and what it told of the expression."""
+    """Return a sandbox in which a child has come to life, and the child's value of the expression."""
     with contextlib.ExitStack() as stack:
         sandbox = stack.enter_context(Sandbox(layers))
         sandbox.start()
@@ -46,7 +46,7 @@ def _alive(layers: Layers, expression: str = "None") -> tuple[Sandbox, Any]:
 
 
 def open_container(program: str, image: str) -> Sandbox:
-    """A container that has been started; a CourseError if that fails, or if the image holds the answers."""
+    """Start a container; a CourseError if that fails, or if the image holds the answers."""
     if shutil.which(program) is None:
         raise CourseError(f"The program {program} is not installed, so there is no sandbox, and nothing is graded.")
     why = ""
@@ -65,20 +65,20 @@ def open_container(program: str, image: str) -> Sandbox:
 
 
 def check_choice(choice: str) -> None:
-    """Raise a CourseError for what is no choice of a sandbox."""
+    """Raise a CourseError unless this is a choice of a sandbox."""
     program, _, image = choice.partition(":")
     if choice not in CHOICES and not (image and program in CONTAINERS):
         raise CourseError(f"--sandbox is {', '.join(CHOICES)}, docker:IMAGE or podman:IMAGE, got {choice!r}.")
 
 
 def probe(choice: str = "auto") -> Layers:
-    """The strongest layers that work here, by starting a process behind them; a CourseError if there are none."""
+    """Return the strongest layers that work here, shown by a process behind them; a CourseError if none work."""
     with open_sandbox(choice) as sandbox:
         return sandbox.layers
 
 
 def open_sandbox(choice: str = "auto") -> Sandbox:
-    """The sandbox behind the strongest layers that work here, with the process that showed it; or a CourseError."""
+    """Open a sandbox behind the strongest layers that work here, with the process that showed it; or a CourseError."""
     check_choice(choice)
     if choice == "none":
         return Sandbox(Layers("none", seccomp=False, landlock=False))

@@ -15,7 +15,7 @@ from autograder.showing.errors import CourseError
 
 @dataclass(frozen=True)
 class Limits:
-    """What one child may use."""
+    """The limits on one child's time, memory, files and threads."""
 
     time: TimeLimits = field(default_factory=here)
     memory_bytes: int = 2 << 30
@@ -25,7 +25,7 @@ class Limits:
 
 
 class Sandbox:
-    """One warm process and, at any moment, at most one child of it, or of the companion, which shares its template."""
+    """One warm process and at most one living child, its own or that of the companion, which shares its template."""
 
     def __init__(self, layers: Layers, limits: Limits | None = None, template: Template | None = None) -> None:
         self.layers, self.limits = layers, limits or Limits()
@@ -44,9 +44,9 @@ class Sandbox:
         self.close()
 
     def start(self, late: Sequence[str] = ()) -> None:
-        """Fork a warm process, with what is needed `late`, in place of the one that there is.
+        """Fork a warm process that has imported the `late` modules, in place of the current one.
 
-        A CourseError that says what the template said if that does not start.
+        Raises CourseError with the template's last words if that does not start.
         """
         self._forget()
         if not self.template.is_alive:
@@ -58,9 +58,9 @@ class Sandbox:
     def fork(
         self, given: frozenset[str] = frozenset(), late: Sequence[str] = (), library: Mapping[str, str] | None = None
     ) -> "Child":
-        """A fresh child; the warm process has read `given` and the `library`, and imported what is needed `late`.
+        """Fork a fresh child; the warm process has read `given` and the `library`, and imported the `late` modules.
 
-        The one before must have ended: of one submission, no two processes ever live at a time.
+        The one before must have ended: no two processes of one submission are ever alive at the same time.
         """
         if self.living:
             raise RuntimeError("a child can be forked once the one before has ended, and it has not")
@@ -84,12 +84,12 @@ class Sandbox:
         raise CourseError("The sandbox cannot be started again.")
 
     def _ask(self, request: dict[str, Any], descriptor: int | None = None, seconds: float = 0.0) -> dict[str, Any]:
-        """One request to the warm process, which answers at once; Died if it does not."""
+        """Send a request to the warm process, which answers at once; Died if it does not."""
         assert self.control is not None
         return asked(self.control, request, descriptor, seconds or self.limits.time.answer_wall)
 
     def _forget(self) -> None:
-        """End the warm process: with its connection, or with the template."""
+        """End the warm process by closing its connection."""
         self.read.clear()
         if self.control is not None:
             self.control.close()
@@ -114,7 +114,7 @@ class Child:
 
     @property
     def spent(self) -> float:
-        """The seconds that it has computed or waited: its own doing, however loaded the machine is."""
+        """The seconds that it has computed or waited, but not for the processor, however loaded the machine is."""
         return self.cpu + self.asleep + self.blocked
 
     def ask(self, request: dict[str, Any], cpu_seconds: float | None = None) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class Child:
         return self._exchange(request, _Guard(self, cpu_seconds or self.sandbox.limits.time.reply_cpu))
 
     def listen(self) -> dict[str, Any]:
-        """Wait for what comes of the cells, as long as they compute within the limit for all of them; else Died."""
+        """Wait for a report on the cells, as long as they compute within the limit for all of them; else Died."""
         return self._exchange(None, _Guard(self, self.sandbox.limits.time.cells_cpu))
 
     def _exchange(self, request: dict[str, Any] | None, guard: "_Guard") -> dict[str, Any]:
@@ -134,13 +134,13 @@ class Child:
             return self.channel.receive(guard)
         except Died as error:
             raise self._end(error) from None
-        except BadMessage:  # whose words may be the child's own
+        except BadMessage:  # its words may be the child's own
             raise self._end(Died("it answered with what is no answer")) from None
         except Closed:
             raise self._end() from None
 
     def look(self) -> dict[str, Any]:
-        """What it does at this moment, and what it has written."""
+        """Return its state at this moment, and the bound that it has broken, if any."""
         return self.sandbox._ask({"do": "look", "pid": self.pid})
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Child:
             self._end(Died("closed"))
 
     def _end(self, why: Died | None = None) -> Died:
-        """End it, and say why it has ended: if nobody knows, its signal tells."""
+        """End it and return why it has ended: `why` if given, else the bound that it broke, or its signal."""
         self.channel.close()
         self.sandbox.living.remove(self)
         try:
@@ -161,9 +161,9 @@ class Child:
             self.sandbox.close()
             return self.ended
         self.sandbox.most_memory = max(self.sandbox.most_memory, usage["rss"])
-        self.cpu = max(self.cpu, usage["cpu"])  # nothing is known of one that cannot be killed
+        self.cpu = max(self.cpu, usage["cpu"])  # a child that cannot be killed has no usage
         self.ended = why or (Died(*usage["beyond"]) if usage["beyond"] else _how_it_ended(usage["signal"]))
-        if usage["left"]:  # no other student's answer may find it
+        if usage["left"]:  # no other student's answer may find what is left
             self.sandbox.close()
         return self.ended
 
@@ -180,7 +180,7 @@ def _how_it_ended(number: int) -> Died:
 
 
 class _Guard:
-    """Called while a child is waited for: ends one that has used up its processor time, or that only sleeps.
+    """Called while the grader waits for a child: raises Died if that has used up its time, or only sleeps.
 
     The child ends its own cells and calls in less time than this, and says why: this is for one that does not. It is
     not asleep while it waits for the processor, however loaded the machine is.
@@ -193,7 +193,7 @@ class _Guard:
 
     def __call__(self) -> None:
         child, state = self.child, self.child.look()
-        if state["cpu"]:  # nothing is known of one that is gone
+        if state["cpu"]:  # it is 0 for a child that is gone
             child.cpu = state["cpu"]
         if self.first is None:
             self.first = state["cpu"]
@@ -204,7 +204,7 @@ class _Guard:
             child.blocked += POLL_SECONDS
         if state["cpu"] - self.last >= POLL_SECONDS / 5:
             self.still = 0.0
-        elif state["asleep"]:  # else it waits for the processor, or was caught while a timer of its own woke it
+        elif state["asleep"]:  # otherwise it waits for the processor, or a timer of its own has just woken it
             self.still += POLL_SECONDS
         self.last = state["cpu"]
         if state["cpu"] - self.first > self.cpu_seconds:
@@ -215,5 +215,5 @@ class _Guard:
             raise Died(f"waited for {child.blocked:.0f} seconds for the disk, or for what never comes", "waiting")
         if child.waited >= self.limits.child_wall:
             raise Died(f"did not end within {self.limits.child_wall / 60:.0f} minutes", "waiting")
-        if state["beyond"]:  # and the warm process has ended it
+        if state["beyond"]:  # the warm process has already ended it
             raise Died(*state["beyond"])

@@ -1,4 +1,4 @@
-"""An answer that lives in the sandbox, asked from here. What comes back is numbers; the verdict is computed here."""
+"""An answer in the sandbox, questioned from here. Only numbers come back; the verdict is computed here."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,8 +19,8 @@ KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden", "memo
 class RemoteAttempt(Attempt):
     """See `attnlib.checks.asking.attempt.Attempt`. The child has run the student's cells and holds the answer.
 
-    `before_each` is called before each case: it raises where the grader's own work has taken too long. `source` is the
-    answer's, where it can be read.
+    `before_each` is called before each case: it raises if the grader's own work has taken too long. `source` is the
+    answer's, if it can be read.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RemoteSession:
         }
 
     def _ask(self, what: str, **more: Any) -> dict[str, Any]:
-        opening, self.opening = self.opening, {}  # with the first question of a case, to be asked one less
+        opening, self.opening = self.opening, {}  # sent with the first question of a case, to save a message
         return self._exchange({"do": what, **more, "open": opening})
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class RemoteSession:
         return found
 
     def _numbers(self, reply: dict[str, Any], count: int) -> list[Tensor]:
-        """Tensors that can be compared: with numbers in them, where it was numbers that the child was given."""
+        """Return the reply's tensors; Failed unless they hold numbers exactly when the child was given numbers."""
         found = self._tensors(reply, count)
         if any(t.is_meta for t in found) != (self.device == "meta" and count > 0):
             raise Failed(Failure("type", "did not answer with numbers"))
@@ -134,7 +134,7 @@ class RemoteSession:
 
 
 def failure_from(told: Any) -> Failure:
-    """A failure in the child's words, which only its own student reads."""
+    """Read a failure in the child's words, which only its own student reads."""
     if not isinstance(told, dict) or told.get("kind") not in KINDS:
         return Failure("raised", "failed")
     line = told.get("line")

@@ -1,6 +1,6 @@
-"""The checks, while grading: they are silent here, and the grader's own follow.
+"""The checks while grading: silent, because the grader's own follow.
 
-A file that nobody imports here: a student's `import attnlib.checks` finds its text, by `views.py`.
+Nothing imports this file: `views.py` gives its text to a student's `import attnlib.checks`.
 """
 
 from typing import Any, NoReturn
@@ -11,51 +11,51 @@ class CheckFailed(AssertionError):
 
 
 def check(name: str, attempt: Any) -> None:
-    """Nothing: the grader judges the answer itself."""
+    """Do nothing: the grader judges the answer itself."""
 
 
 def grade(name: str, attempt: Any) -> None:
-    """Nothing: the grader judges the answer itself."""
+    """Do nothing: the grader judges the answer itself."""
 
 
 def keep(name: str, attempt: Any) -> None:
-    """Nothing: answers are kept on the student's machine."""
+    """Do nothing: answers are kept on the student's machine."""
 
 
 def run(name: str, attempt: Any, **settings: Any) -> "Report":
-    """A report that says that all is right, whatever it is: below it, the student's own tests go on."""
+    """Return a report that all is right, whatever the answer is, so that the student's own tests below it go on."""
     return Report()
 
 
 class Report:
-    """What a check says, where all is right."""
+    """The report of a check in which all is right."""
 
     passed, score, points, max_points, diagnosis, headline, message = True, 1.0, 1.0, 1, None, "", ""
 
 
 def yours_or_ours(name: str, written: dict[str, Any], *, called: str | None = None) -> Any:
-    """The student's own answer, whatever it is: the grader judges it itself."""
+    """Return the student's own answer, whatever it is: the grader judges it itself."""
     return written.get(called or name)
 
 
 def trained(name: str, model: Any, train: Any = None, folder: Any = None) -> Any:
-    """The model as it is: nothing is loaded, trained or kept while grading."""
+    """Return the model as it is: nothing is loaded, trained or kept while grading."""
     return model
 
 
 def keep_weights(name: str, model: Any, folder: Any = None) -> None:
-    """Nothing: weights are kept on the student's machine."""
+    """Do nothing: weights are kept on the student's machine."""
 
 
 def progress(lesson: str | None = None) -> None:
-    """Nothing: how far a student is, is kept on the student's machine."""
+    """Do nothing: a student's progress is kept on the student's machine."""
 
 
 class Practice:
-    """Nothing, whatever is called: what a student has met is kept on the student's machine."""
+    """Does nothing, whatever is called: the history of practice is kept on the student's machine."""
 
     def __call__(self, *about: Any, **more: Any) -> None:
-        """Nothing is asked."""
+        """Ask nothing."""
 
     def __getattr__(self, name: str) -> "Practice":
         return self
@@ -65,5 +65,5 @@ practice = Practice()
 
 
 def exercises() -> NoReturn:
-    """Not available."""
+    """Raise RuntimeError: the exercises are not available while grading."""
     raise RuntimeError("attnlib.checks.exercises is not available while grading")

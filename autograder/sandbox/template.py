@@ -17,7 +17,7 @@ Bound = Literal["", "computing", "waiting", "files", "threads", "crash"]
 
 
 class Died(Exception):
-    """The child is gone, and why, as a clause; `of` is the bound beyond which it went, if it is one of these."""
+    """Raised if the child is gone: says why, as a clause; `of` is the bound that it broke, or ""."""
 
     def __init__(self, why: str, of: Bound = "") -> None:
         super().__init__(why)
@@ -37,11 +37,11 @@ class Template:
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is anything to fork from."""
+        """True if its process is alive and connected."""
         return self.control is not None and self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        """Start it and wait until it has torch; a CourseError that says what it said if it does not."""
+        """Start it and wait until it has imported torch; a CourseError with its last words if it does not."""
         self.close()
         self.folder = Folder()
         folder = Path(self.folder.name)
@@ -76,7 +76,7 @@ class Template:
         self.resident = hello["rss"]
 
     def _called(self, listener: socket.socket) -> socket.socket:
-        """The connection that it opens by the socket's path; one end of nothing if it never does."""
+        """Return the connection that it opens by the socket's path; one without another end if it never does."""
         listener.settimeout(POLL_SECONDS)
         waited = 0.0
         with listener:
@@ -92,7 +92,7 @@ class Template:
         return ours
 
     def fork(self, late: Sequence[str]) -> tuple[Channel, frozenset[str]]:
-        """The connection to a new warm process, and what that has imported late, for it or for one before; or Died."""
+        """Fork a warm process; return the connection to it, and all modules imported late so far. Raises Died."""
         assert self.control is not None
         ours, theirs = socket.socketpair()
         ours.settimeout(POLL_SECONDS)
@@ -119,7 +119,7 @@ class Template:
 
 
 class _Answer:
-    """Raises Died once it has been called for so long."""
+    """Raises Died once it has been called for this many seconds."""
 
     def __init__(self, seconds: float) -> None:
         self.left = seconds
@@ -131,7 +131,7 @@ class _Answer:
 
 
 def asked(connection: Channel, request: dict[str, Any], descriptor: int | None, seconds: float) -> dict[str, Any]:
-    """One request to a process in the sandbox that runs no student code; Died if it does not answer."""
+    """Send a request to a process in the sandbox that runs no student code; Died if it does not answer."""
     try:
         socket.send_fds(connection.connection, [b"?"], [] if descriptor is None else [descriptor])
         connection.send(request)

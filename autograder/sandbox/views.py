@@ -1,4 +1,4 @@
-"""attnlib as one exercise may use it: without what it asks for, and without all that is built on that."""
+"""attnlib as one exercise may use it: without what it asks for, and without anything built on that."""
 
 import ast
 import functools
@@ -20,18 +20,18 @@ for _name in {names!r}:
 
 
 def view(exercise: Exercise) -> dict[str, str]:
-    """The sources that a student's `import attnlib` finds, by module name: what is withheld can only be named."""
+    """Return the sources that a student's `import attnlib` finds, by module name; withheld names cannot be called."""
     return dict(_without(frozenset(withheld(exercise))))
 
 
 def whole_view() -> dict[str, str]:
-    """The same with nothing withheld: for a lesson's demonstrations alone, in a process without any student's code."""
+    """Return the same with nothing withheld: for a lesson's demonstrations, in a process without any student's code."""
     return dict(_without(frozenset()))
 
 
 @functools.cache
 def everything() -> dict[str, str]:
-    """attnlib with its checks, lessons of others, and the texts that these read: for a process that judges nothing."""
+    """Return attnlib with its checks, others' lessons and the texts these read, for a process that judges nothing."""
     folder = Path(attnlib.__path__[0])
     found = {path: ".".join(path.relative_to(folder.parent).with_suffix("").parts) for path in folder.rglob("*.py")}
     for package in course.OTHERS:
@@ -42,7 +42,7 @@ def everything() -> dict[str, str]:
 
 
 def withheld(exercise: Exercise) -> set[str]:
-    """attnlib's names that the exercise forbids, and its reference."""
+    """Return attnlib's names that the exercise forbids, and its reference's."""
     names = {name.split(".")[1] for name in exercise.forbidden if name.startswith("attnlib.")}
     reference = exercise.reference
     for owner in (reference, getattr(reference, "__wrapped__", reference)):
@@ -53,7 +53,7 @@ def withheld(exercise: Exercise) -> set[str]:
 
 @functools.cache
 def _parsed() -> dict[str, ast.Module]:
-    """attnlib's files by module name, without the checks."""
+    """Parse attnlib's files, by module name, without the checks."""
     folder = Path(attnlib.__path__[0])
     paths = {".".join(path.relative_to(folder.parent).with_suffix("").parts): path for path in folder.rglob("*.py")}
     return {
@@ -66,7 +66,7 @@ def _parsed() -> dict[str, ast.Module]:
 @functools.cache
 def _without(names: frozenset[str]) -> tuple[tuple[str, str], ...]:
     gone = set(names)
-    while True:  # whatever uses what is gone goes, too
+    while True:  # whatever uses a withheld name goes as well
         more = {name for name, node in _definitions() if name not in gone and gone & _used(node)}
         if not more:
             break
@@ -81,7 +81,7 @@ def _without(names: frozenset[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """What a file defines or imports."""
+    """Return the names that a file defines or imports."""
     imported = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     return imported | {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
 
@@ -98,7 +98,7 @@ def _used(node: ast.AST) -> set[str]:
 
 
 def _kept(node: ast.stmt, gone: set[str]) -> ast.stmt | None:
-    """The statement without what is gone; None if nothing of it is left."""
+    """Return the statement without the names that are gone; None if nothing of it is left."""
     if isinstance(node, ast.ImportFrom):
         aliases = [alias for alias in node.names if alias.name not in gone]
         return ast.ImportFrom(node.module, aliases, node.level) if aliases else None

@@ -1,4 +1,4 @@
-"""Where installed packages lie: what stands there is not the learner's own code."""
+"""Find where packages are installed: code there is not the learner's own."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def _holds_packages(folder: Path) -> bool:
-    """Whether pip has put packages there, by `--target` say; never the notebook's own folder."""
+    """True if pip has installed packages there, with `--target` for example; never for the notebook's own folder."""
     try:
         return folder.is_absolute() and not folder.samefile(os.curdir) and any(folder.glob("*.dist-info"))
     except OSError:
@@ -18,4 +18,4 @@ INSTALLED = (
     "dist-packages",
     *(f"{folder}{os.sep}" for folder in map(Path, sys.path) if _holds_packages(folder)),
 )
-"""Parts of the paths of files that an installed package has brought."""
+"""Parts of a path that mark the file as an installed package's."""

@@ -1,4 +1,4 @@
-"""A prediction as practice asks it again: with other numbers, where it has any, and always with other letters.
+"""A prediction as practice asks it again: with other numbers, if it has any, and always with other letters.
 
 Beside a lesson's exercises, `asked_again.py` has a function for each of its predictions, which makes the question from
 its numbers: the right option is computed from them, and so is what each named misunderstanding would choose.
@@ -22,7 +22,7 @@ MOST_DRAWS = 1000
 
 @dataclass(frozen=True)
 class WrongOption:
-    """What a misunderstanding chooses. Title and explanation are the catalogue's, unless they name other numbers."""
+    """The option that a misunderstanding leads to. Title and explanation default to the catalogue's."""
 
     id: str
     text: str
@@ -32,7 +32,7 @@ class WrongOption:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question that stands by itself, and its options. `why` is the exercise's own where it is left out."""
+    """A question that needs no other text, and its options. `why` defaults to the exercise's explanation."""
 
     text: str
     right: str
@@ -41,23 +41,23 @@ class Question:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """All of them, the right one first."""
+        """All options, the right one first."""
         return self.right, *(wrong.text for wrong in self.wrong)
 
 
 @dataclass(frozen=True)
 class AskedAgain:
-    """A prediction, the question of its numbers, those that the lesson has, and how others are drawn."""
+    """A prediction: its question as a function of numbers, the lesson's numbers, and a function to draw others."""
 
     prediction: str
     question: Callable[..., Question]
     lesson: Mapping[str, Any] = field(default_factory=dict)
     draw: Callable[[Random], dict[str, Any]] | None = None
-    """None where the prediction has no numbers: its letters alone are others."""
+    """None if the prediction has no numbers, so that only its letters change."""
 
     @property
     def key(self) -> str:
-        """What it is called in the progress file."""
+        """Its name in the progress file."""
         return self.prediction
 
     @property
@@ -67,11 +67,11 @@ class AskedAgain:
 
     @property
     def declared(self) -> Exercise:
-        """The prediction itself."""
+        """The exercise that declares the prediction."""
         return course.find(self.prediction)
 
     def drawn(self, chance: Random) -> Question:
-        """The question with other numbers than the lesson has, and no option twice.
+        """Draw the question with other numbers than the lesson's, and no option twice.
 
         Raises ValueError if a thousand draws give none.
         """
@@ -86,7 +86,7 @@ class AskedAgain:
 
 
 def counted(number: int) -> str:
-    """The number in words, up to twelve.
+    """Write the number in words, up to twelve.
 
     >>> counted(3), counted(13)
     ('three', '13')
@@ -96,7 +96,7 @@ def counted(number: int) -> str:
 
 
 def ordinal(number: int) -> str:
-    """Its place in words, from the first to the twelfth.
+    """Write the number as an ordinal, from zeroth to twelfth.
 
     >>> ordinal(3)
     'third'
@@ -105,7 +105,7 @@ def ordinal(number: int) -> str:
 
 
 def asked_again() -> dict[str, AskedAgain]:
-    """Every prediction that can be asked again, by its name, in course order.
+    """Return every prediction that can be asked again, by name, in course order.
 
     >>> list(asked_again())[0]
     'predict_largest_dot'
@@ -116,7 +116,7 @@ def asked_again() -> dict[str, AskedAgain]:
 
 
 def _beside(lesson: str) -> ModuleType | None:
-    """The module beside a lesson's exercises, which lessons of others need not have."""
+    """Return the module beside a lesson's exercises; other people's lessons may have none."""
     package = f"{course.__name__}.lesson_{lesson[:2]}"
     found = importlib.util.find_spec(package)
     if found is None or found.submodule_search_locations is None or not importlib.util.find_spec(f"{package}.{_FILE}"):

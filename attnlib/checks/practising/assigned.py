@@ -1,4 +1,4 @@
-"""Bugs that an instructor hands out: two questions about each, and what a student's notebook says of the answers."""
+"""Bugs that an instructor hands out: two questions about each, and a first look at the answers in the notebook."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ WANTED = {LINE: "the number of a line, such as 7", REASON: f"one of the letters 
 
 
 def check(question: str, answer: Any) -> None:
-    """Say whether an answer has the form that the grader wants; whether it is right, it says later.
+    """Print whether an answer has the form that the grader wants; whether it is right, the grader says later.
 
     >>> check("bug_1_line", "7")
     bug_1_line: 7. The grader will say whether that's right.
@@ -31,9 +31,9 @@ def check(question: str, answer: Any) -> None:
 
 
 def questions(number: int, bug: Mapping[str, Any]) -> list[Exercise]:
-    """Which line is wrong, and which explanation is true, as exercises with one right choice each.
+    """Ask which line is wrong and which explanation is true, as exercises with one right choice each.
 
-    `bug` is a record with the change beside it, and `number` is its place in the assignment, from 1.
+    `bug` is a record with its title and its diff added, and `number` is its place in the assignment, from 1.
     """
     code, why = bug["code"].split("\n"), f"{bug['diff']}\n{bug['title']}. {bug['explanation']}"
     lines = {str(n): f"Line {n} does what it should: `{row.strip()}`" for n, row in enumerate(code, 1) if row.strip()}

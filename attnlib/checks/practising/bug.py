@@ -1,4 +1,4 @@
-"""A bug: a right answer with one wrong line, what its contract promises, and what is said of it once it is found."""
+"""A bug: a right answer with one wrong line or two, its contract, and the explanation given once it is found."""
 
 import linecache
 import textwrap
@@ -31,7 +31,7 @@ class Bug:
     slip: str
     """The id of the misconception that its check names."""
     dialect: int = 0
-    """Which of the right answers has the wrong line: 0 for the catalogue's own, n for the bank's nth."""
+    """The right answer in which the line is wrong: 0 for the catalogue's own, n for the bank's nth."""
     right: str
     code: str
     title: str
@@ -39,7 +39,7 @@ class Bug:
 
     @property
     def key(self) -> str:
-        """What it is called in the table, in the benchmark and in the progress file."""
+        """Its name in the table and in the benchmark."""
         return f"{self.exercise}/{self.slip}" + (f"/{self.dialect}" if self.dialect else "")
 
     @property
@@ -49,12 +49,12 @@ class Bug:
 
     @property
     def contract(self) -> str:
-        """What a right answer computes."""
+        """The contract of its exercise, which says what a right answer computes."""
         return self.declared.contract
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """Its wrong places: one, or two."""
+        """The places where it differs from the right answer: one, or two."""
         return changes(self.right, self.code)
 
     @property
@@ -64,21 +64,21 @@ class Bug:
 
     @property
     def repair(self) -> str:
-        """The lines that stand there in a right answer; empty where the wrong line is one too many."""
+        """The right answer's lines in place of the wrong ones; empty if the wrong line is one too many."""
         return "\n".join(change.repair for change in self.changes)
 
     @property
     def size(self) -> int:
-        """How many words the repair changes."""
+        """The number of words and signs that the repair changes."""
         return size(self.right, self.code)
 
     @property
     def answer(self) -> Any:
-        """The function or class of the code."""
+        """The function or class that the code defines."""
         return defined(self.code, self.exercise, self.key)
 
     def diff(self) -> str:
-        """The wrong lines with a minus and the right ones with a plus, as a patch has them."""
+        """Return the wrong lines with a minus and the right ones with a plus, as in a patch."""
         rows, code = [], self.code.split("\n")
         for change in self.changes:
             wrong = textwrap.dedent("\n".join(code[line - 1] for line in change.lines)).split("\n")
@@ -88,8 +88,8 @@ class Bug:
 
 
 def defined(code: str, name: str, file: str) -> Any:
-    """What the code defines under this name; tracebacks and checks find its lines, as if they were in a file."""
-    path = f"<practice {file} {zlib.crc32(code.encode()):08x}>"  # another code has other lines
+    """Run the code and return what it defines as `name`; tracebacks and checks find its lines, as if in a file."""
+    path = f"<practice {file} {zlib.crc32(code.encode()):08x}>"  # other code has other lines
     linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(code, path, "exec"), names)
@@ -97,7 +97,7 @@ def defined(code: str, name: str, file: str) -> Any:
 
 
 def bug_of(exercise: str, slip: str, dialect: int = 0) -> Bug:
-    """The bug of this slip in one of the right answers.
+    """Make the bug of this slip in one of the right answers.
 
     Raises KeyError if the exercise has no such slip, and NoPlace if that answer has no such line.
     """
@@ -108,7 +108,7 @@ def bug_of(exercise: str, slip: str, dialect: int = 0) -> Bug:
 
 
 def made_of(exercise: WrittenExercise, wrong: Wrong, dialect: int = 0) -> Bug:
-    """The same, where the slip has been looked up."""
+    """Make the bug of a slip that has been looked up already."""
     right, code = exercise.right, wrong.program
     if dialect:
         right = dialects(exercise)[dialect]
@@ -117,7 +117,7 @@ def made_of(exercise: WrittenExercise, wrong: Wrong, dialect: int = 0) -> Bug:
         try:
             code = applied(right, wrong.change, wrong.where)
             made(code, exercise.name)
-        except (BadCatalogue, SyntaxError) as error:  # the line stands twice, or is right here, or only looks alike
+        except (BadCatalogue, SyntaxError) as error:  # the line occurs twice, or is right here, or only looks similar
             raise NoPlace(str(error)) from None
     right, code = with_imports(*without_alias(right, code))
     return Bug(
@@ -132,7 +132,7 @@ def made_of(exercise: WrittenExercise, wrong: Wrong, dialect: int = 0) -> Bug:
 
 
 def numbered(code: str, marked: Sequence[int] = ()) -> str:
-    r"""The code with the numbers of its lines.
+    r"""Number the code's lines, and mark some of them.
 
     >>> print(numbered("a = 1\nb = 2", [2]))
       1  a = 1

@@ -1,4 +1,4 @@
-"""What is asked next: what is due, or else a question of a lesson or a bug of the learner's level, by turns."""
+"""Choose what to ask next: something due, or else, in turn, a lesson's question and a bug of the learner's level."""
 
 import random
 import re
@@ -14,23 +14,23 @@ from attnlib.checks.practising.table import Row, rows
 QUESTIONS = "questions"
 ONLY = ("silent", "two", QUESTIONS)
 ENOUGH = 3
-"""So many bugs of a level found without help open the next one."""
+"""The number of a level's bugs that have to be found without help to reach the next level."""
 
 
 Item = Row | AskedAgain
 
 
 class Refused(ValueError):
-    """What was asked for or answered cannot be; IPython shows the sentence that says why, and no traceback."""
+    """Raised for an impossible request or answer; IPython shows the sentence that says why, and no traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
 def wanted(passed: set[str], *, lesson: str | None, only: str | None, everything: bool) -> list[Item]:
-    """The bugs and the questions of what has passed, of one lesson or of all; of one kind, if `only` that is asked for.
+    """Return the bugs and questions on what has passed, in one lesson or in all; of one kind if `only` names it.
 
-    Raises Refused, which says why, if there is none, and for a lesson or a kind that isn't there.
+    Raises Refused, which says why, if there are none, or if the lesson or the kind does not exist.
     """
     if only is not None and only not in ONLY:
         raise Refused(f"only must be {', '.join(map(repr, ONLY[:-1]))} or {ONLY[-1]!r}, got {only!r:.40}")
@@ -48,7 +48,7 @@ def wanted(passed: set[str], *, lesson: str | None, only: str | None, everything
 
 
 def questions(passed: set[str], *, lesson: str | None, everything: bool) -> list[AskedAgain]:
-    """The predictions that were right, in course order."""
+    """Return the predictions that were right (with `everything`, all of them), in course order."""
     lesson = None if lesson is None else _lesson(lesson)
     opened = (one for one in asked_again().values() if everything or one.prediction in passed)
     return [one for one in opened if lesson is None or one.declared.lesson == lesson]
@@ -65,9 +65,9 @@ def _no_question(lesson: str | None) -> str:
 
 
 def candidates(passed: set[str], *, lesson: str | None, only: str | None, everything: bool) -> list[Row]:
-    """The bugs of exercises that have passed, of one lesson or of all, silent ones alone or those of two at once.
+    """Return the bugs of exercises that have passed, in one lesson or in all; only silent ones, or only double ones.
 
-    Raises Refused, which says why, if there is none, and for a lesson that isn't there.
+    Raises Refused, which says why, if there are none, or if the lesson does not exist.
     """
     known = course.exercises()
     lesson = None if lesson is None else _lesson(lesson)
@@ -91,7 +91,7 @@ def candidates(passed: set[str], *, lesson: str | None, only: str | None, everyt
 
 
 def _lesson(name: str) -> str:
-    """The lesson's whole name, of which its number is enough."""
+    """Return the whole name of a lesson, which may be named by its number alone."""
     known = dict.fromkeys(exercise.lesson for exercise in course.exercises().values())
     numbered = [lesson for lesson in known if re.fullmatch(r"\d\d", str(name)) and lesson.startswith(f"{name}_")]
     try:
@@ -107,14 +107,14 @@ def _is(row: Row, only: str | None) -> bool:
 
 
 def is_new(item: Item, seen: Review) -> bool:
-    """Whether it's a question that practice has not asked yet: a first time is due whenever it comes."""
+    """True for a question that practice has never asked, which is due at once; False for all without `fsrs`."""
     return isinstance(item, AskedAgain) and item.card not in seen.cards and seen.trouble != NOT_INSTALLED
 
 
 def choose(found: Sequence[Item], seen: Review, now: datetime, asked: Sequence[Item] = ()) -> Item:
-    """The next one: what is due first, then what is new, then what is due soonest. `asked` were asked just now.
+    """Choose the next one: anything due, or else anything new, or else what is due soonest, except `asked` just now.
 
-    Of what is new, questions and bugs take turns.
+    New questions and new bugs take turns.
     """
     by_card: dict[str, list[Item]] = {}
     for item in found:
@@ -139,7 +139,7 @@ def choose(found: Sequence[Item], seen: Review, now: datetime, asked: Sequence[I
 
 
 def _of_level(new: Sequence[Row], seen: Review, chance: random.Random) -> Row:
-    """One of the lowest level in which the learner has not found enough; larger repairs come before small ones."""
+    """Choose a bug of the lowest level in which the learner has found too few; large repairs come before small ones."""
     levels = sorted({row.level for row in new})
     level = next((level for level in levels if seen.solved.get(level, 0) < ENOUGH), levels[-1])
     pool = sorted((row for row in new if row.level == level), key=lambda row: -row.size)

@@ -1,4 +1,4 @@
-"""The right answers whose lines go wrong: the catalogue's own, and those of the bank that stand by themselves."""
+"""The right answers in which a line is made wrong: the catalogue's own, and those of the bank that run alone."""
 
 import ast
 import functools
@@ -12,7 +12,7 @@ from attnlib.checks.naming.one_change.written import source_of
 
 
 def dialects(exercise: WrittenExercise) -> tuple[str, ...]:
-    """Right answers as text, each under the exercise's own name; empty where one of the bank can't be had alone.
+    """Return right answers as text, each under the exercise's own name; "" for one of the bank that can't run alone.
 
     The first is the catalogue's, the others are the bank's in its order, so that a number is an address.
     """
@@ -21,12 +21,12 @@ def dialects(exercise: WrittenExercise) -> tuple[str, ...]:
 
 @functools.cache
 def of_the_bank(exercise: str) -> tuple[str, ...]:
-    """Those of the bank alone, which any exercise has."""
+    """Return the bank's alone, which every exercise can have."""
     return tuple(_alone(answer, exercise) for answer in right_answers(exercise))
 
 
 def _alone(answer: object, name: str) -> str:
-    """Its source without docstrings, and the helpers that it names; empty if it needs anything else of its file."""
+    """Return its source without docstrings, with the helpers that it names; "" if it needs more of its file."""
     written = source_of(answer)
     if written is None or any(not isinstance(n, ast.FunctionDef | ast.ClassDef) for n in written.tree.body):
         return ""
@@ -40,7 +40,7 @@ def _alone(answer: object, name: str) -> str:
 
 
 def _lines(lines: object, node: ast.stmt) -> Iterator[str]:
-    """The lines of a definition, without those of docstrings."""
+    """Return the lines of a definition, without those of docstrings."""
     assert isinstance(lines, list)
     assert isinstance(node, ast.FunctionDef | ast.ClassDef)
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])

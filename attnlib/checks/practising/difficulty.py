@@ -1,4 +1,4 @@
-"""How hard a bug is: measured by what the check observes of it, and within a level by the size of its repair."""
+"""Measure how hard a bug is: by what the check observes of it, and within a level by the size of its repair."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ LEVELS = {
     5: "seen only in a second call, at another length, in another dtype or with an option",
     6: "two bugs at once",
 }
-"""What is observed, the easiest first."""
+"""The observation that defines each level, the easiest first."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Difficulty:
 
 
 def difficulty(trials: Sequence[Trial]) -> Difficulty | None:
-    """How hard the bug is that these trials show; None if none of them is wrong, or if one took too long.
+    """Return how hard the bug in these trials is; None if none is wrong, or if one broke a limit, died, or the like.
 
-    The first case is the one that everybody tries: a bug that shows there has the level of what it shows. A bug that
-    shows only in a gradient comes next, and last what only other cases show.
+    The first case is the one that everybody tries: a bug that shows there has the level of its symptom. Next comes a
+    bug that shows only in a gradient, and last one that only other cases show.
     """
     wrong = [trial for trial in trials if trial.difference is not None]
     failures = [t.got.failure for t in wrong if t.got.failure is not None]

@@ -1,4 +1,4 @@
-"""What is asked about now: a bug with its code, or a question of a lesson with its options; and what it has cost."""
+"""The open bug with its code, or the open question with its options, and the hints and wrong answers so far."""
 
 import random
 import sys
@@ -17,7 +17,7 @@ from attnlib.checks.verdict.report import Section
 
 @dataclass
 class OpenedBug:
-    """A bug, and what its answer has cost so far."""
+    """A bug, with the number of hints and wrong answers so far."""
 
     row: Row
     bug: Bug
@@ -25,16 +25,16 @@ class OpenedBug:
     wrong: int = 0
     closed: bool = False
     thing = "mistake"
-    """What is due again."""
+    """The word for it when it is due again."""
 
     @cached_property
     def options(self) -> dict[str, str]:
-        """The explanations by their letters."""
+        """The explanations by letter."""
         return explanations(self.bug)
 
     @cached_property
     def symptom(self) -> str:
-        """What is seen of it."""
+        """The symptom of the bug."""
         return symptom_of(self.bug, self.row.case)
 
     @property
@@ -44,7 +44,7 @@ class OpenedBug:
 
     @property
     def level(self) -> int:
-        """The level in which it counts as found."""
+        """The level in which it counts once it is found."""
         return self.row.level
 
     @property
@@ -54,15 +54,15 @@ class OpenedBug:
 
     @property
     def hints_told(self) -> list[str]:
-        """All hints that there are."""
+        """All its hints, in order."""
         return hints(self.bug, self.options)
 
     def against(self, letter: str) -> Section:
-        """Why a wrong letter isn't right."""
+        """Return the section that rejects a wrong letter."""
         return Section("", f"{letter} is not true of this code: {self.options[letter]}")
 
     def asked(self, *, known: bool, terminal: bool) -> tuple[str, list[Section]]:
-        """What is shown of it at first: a headline, and sections."""
+        """Return what is shown at first, a headline and sections; in a notebook, put the code into the next cell."""
         again = " You have seen this mistake before." if known else ""
         sections = [
             Section("What it must do", self.bug.contract),
@@ -87,7 +87,7 @@ class OpenedBug:
         return headline, sections
 
     def solution(self) -> list[Section]:
-        """The one change, and its reason."""
+        """Return the change that repairs the code, and its reason."""
         return [Section("The change", self.bug.diff(), fixed=True), Section(self.bug.title, self.bug.explanation)]
 
 
@@ -101,7 +101,7 @@ class OpenedQuestion:
     wrong: int = 0
     closed: bool = False
     level: None = field(default=None, init=False)
-    """A question has none."""
+    """None: questions have no levels."""
     thing = "question"
 
     @cached_property
@@ -111,7 +111,7 @@ class OpenedQuestion:
 
     @cached_property
     def options(self) -> dict[str, str]:
-        """Its options by the letters that were drawn for them, never all by those of the lesson."""
+        """Its options by the letters drawn for them, which are never all the lesson's."""
         declared, options = self.prediction.declared, [*self.question.options]
         letter_of = {m.id: m.implementation for m in declared.misconceptions}
         lesson = [declared.reference, *(letter_of[wrong.id] for wrong in self.question.wrong)]
@@ -134,19 +134,19 @@ class OpenedQuestion:
 
     @property
     def hints_told(self) -> list[str]:
-        """A single one: two of the wrong options, or the one beside the last of three."""
+        """Its only hint: all the wrong options but one."""
         wrong = [letter for letter, option in self.options.items() if option != self.right]
         gone = sorted(random.Random(f"{self.seed} hints").sample(wrong, len(wrong) - 1))
         return [f"Not right: {', '.join(gone)}."]
 
     def against(self, letter: str) -> Section:
-        """The misunderstanding that a wrong letter shows."""
+        """Return the explanation of the misunderstanding that a wrong letter shows."""
         wrong = next(wrong for wrong in self.question.wrong if wrong.text == self.options[letter])
         told = next(m for m in self.prediction.declared.misconceptions if m.id == wrong.id)
         return Section(f"Not {letter}. {wrong.title or told.title}", wrong.explanation or told.explanation)
 
     def asked(self, *, known: bool, terminal: bool) -> tuple[str, list[Section]]:
-        """What is shown of it: a headline, the question, and its options."""
+        """Return a headline, the question and its options; in a notebook, put the answer's call into the next cell."""
         other = "numbers" if self.prediction.draw else "letters"
         sections = [Section("", self.question.text), Section("Which is right?", lettered(self.options))]
         if not terminal:
@@ -159,7 +159,7 @@ class OpenedQuestion:
         return f"A question from lesson {self.prediction.declared.lesson}{again}, with other {other}", sections
 
     def solution(self) -> list[Section]:
-        """The right option, and why it is right."""
+        """Return the right option, and why it is right."""
         letter = next(letter for letter, option in self.options.items() if option == self.right)
         why = self.question.why or self.prediction.declared.explanation
         return [Section("", f"{letter}  {self.right}"), Section("", why)]
@@ -169,12 +169,12 @@ Opened = OpenedBug | OpenedQuestion
 
 
 def lettered(options: dict[str, str]) -> str:
-    """The options, one a line."""
+    """List the options, one a line."""
     return "\n".join(f"{letter}  {option}" for letter, option in options.items())
 
 
 def next_cell(code: str) -> bool:
-    """Put the code into the next cell of a notebook; False where there is none."""
+    """Put the code into the next cell of a notebook; False outside a notebook."""
     ipython = sys.modules.get("IPython")
     shell: Any = ipython.get_ipython() if ipython is not None else None
     if getattr(shell, "kernel", None) is None:

@@ -1,4 +1,4 @@
-"""`practice()`: a bug or a question is opened, answered, and scheduled."""
+"""`practice()`: open a bug or a question, judge the answer, and schedule it."""
 
 import time
 from collections.abc import Callable
@@ -18,27 +18,27 @@ from attnlib.checks.standing.kept import best_scores
 from attnlib.checks.verdict.report import Section, headline
 
 MOST_COSTS = 3
-"""Hints and wrong answers: with so many, the mistake counts as not known."""
+"""The number of hints and wrong answers with which a mistake counts as not known."""
 SHOW = ("line", "because", "repaired", "answer", "hint", "give_up", "next")
 
 
 @dataclass
 class Round:
-    """What was asked for, and how it went."""
+    """A request for practice, its limits, and the results so far."""
 
     found: list[Item]
     seen: Review
     ends: float | None = None
     minutes: float = 0
     most: int | None = None
-    """How many bugs and questions it has at most."""
+    """The largest number of bugs and questions to ask."""
     asked: list[Item] = field(default_factory=list)
     solved: int = 0
     given_up: int = 0
 
     @property
     def is_over(self) -> bool:
-        """Whether the minutes that were asked for have passed, or as many as it has were asked."""
+        """True if its minutes have passed, or if the largest number has been asked."""
         late = self.ends is not None and time.monotonic() >= self.ends
         return late or (self.most is not None and len(self.asked) >= self.most)
 
@@ -71,11 +71,11 @@ class Practice:
 
         It comes from the exercises that you have passed, of one `lesson` if it is named; with `everything`, from all.
         `only="silent"` leaves out exceptions, `only="two"` has two wrong lines, `only="questions"` asks the lessons'
-        predictions again, with other numbers. After so many `minutes`, `practice.next()` says how it went. In a
+        predictions again, with other numbers. Once the `minutes` are over, `practice.next()` says how it went. In a
         notebook, the code is put into the next cell.
 
-        Raises Refused, a ValueError with a sentence, for a lesson that doesn't exist, for what `only` and `minutes`
-        can't be, and where nothing has passed.
+        Raises Refused, a ValueError with a sentence, for a lesson that doesn't exist, for impossible values of `only`
+        and `minutes`, and if nothing has passed.
         """
         if minutes is not None and (
             isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0
@@ -113,7 +113,7 @@ class Practice:
         return Shown(headline, (*sections, Section("", f"`practice.next()` opens {opens}.")))
 
     def _learner(self) -> tuple[set[str], Review, str]:
-        """What has passed, what was asked so far, and what is wrong with the file, if anything is."""
+        """Return the exercises that have passed, the history of practice, and what is wrong with the file, or ""."""
         best, trouble = best_scores(terminal=self.terminal)
         seen = review(terminal=self.terminal)
         seen.trouble = trouble or seen.trouble
@@ -128,7 +128,7 @@ class Practice:
         return self._open(self.round, [])
 
     def line(self, *where: int | str) -> Shown:
-        """Answer by naming the wrong line, by its number or a piece of its text; two, where two are wrong."""
+        """Answer by naming the wrong line, by its number or a piece of its text; both lines if two are wrong."""
         opened = self._open_bug()
         if not where:
             raise TypeError('line() needs the number of a line, as in line(7), or a piece of it, as in line("softmax")')
@@ -166,7 +166,7 @@ class Practice:
         return self._found(opened, "Right: the check passes")
 
     def hint(self) -> Shown:
-        """A hint, which costs: with hints, the same is asked again sooner."""
+        """Give a hint, which costs: with hints, the same is asked again sooner."""
         opened = self._now_open()
         told = opened.hints_told
         if opened.hints == len(told):
@@ -237,7 +237,7 @@ class Practice:
 
 
 def _many(number: int, thing: str) -> str:
-    """So many things, in words; empty for none.
+    """Return a number of things, in words; empty for none.
 
     >>> _many(1, "mistake that you have met"), _many(2, "day"), _many(0, "day")
     ('1 mistake that you have met', '2 days', '')

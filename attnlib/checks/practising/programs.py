@@ -1,4 +1,4 @@
-"""A right answer and a wrong one as a learner gets them: the lines that differ, the imports, and no telltale alias."""
+"""Compare a right and a wrong answer, and prepare both for a learner: with imports, and without a telltale alias."""
 
 import ast
 import difflib
@@ -17,19 +17,19 @@ IMPORTS = {
 
 @dataclass(frozen=True)
 class Change:
-    """One place where two programs differ: the wrong lines, counted from 1, and what stands there in the right one."""
+    """One place where two programs differ: the wrong lines, counted from 1, and the right lines in their place."""
 
     lines: tuple[int, ...]
     repair: str
 
     @property
     def is_missing(self) -> bool:
-        """Whether nothing is wrong in any line, because it is a line that isn't there."""
+        """True if no line is wrong here: a line is missing."""
         return not self.lines
 
 
 def changes(right: str, wrong: str) -> tuple[Change, ...]:
-    r"""Every place where the wrong program is not the right one.
+    r"""Return every place where the wrong program differs from the right one.
 
     >>> changes("a = 1\nb = 2", "a = 1\nb = 3")
     (Change(lines=(2,), repair='b = 2'),)
@@ -44,7 +44,7 @@ def changes(right: str, wrong: str) -> tuple[Change, ...]:
 
 
 def with_imports(right: str, wrong: str) -> tuple[str, str]:
-    """Both under the same imports, so that each is a file of its own."""
+    """Put both under the same imports, so that each is a complete file."""
     used = {n.id for code in (right, wrong) for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Name)}
     lines = ["import math", "import torch", *(line for name, line in IMPORTS.items() if name in used)]
     plain, from_torch = [row for row in lines if row.startswith("import")], [r for r in lines if r.startswith("from")]
@@ -53,7 +53,7 @@ def with_imports(right: str, wrong: str) -> tuple[str, str]:
 
 
 def without_alias(right: str, wrong: str) -> tuple[str, str]:
-    r"""Both with `b = …` and `a = b` as one line `a = …`, where the wrong line is such an alias: it would stand out.
+    r"""Merge `b = …` and `a = b` into `a = …` in both if the wrong line is such an alias, which would stand out.
 
     >>> right, wrong = without_alias("b = q @ k\na = b / 2\nreturn a", "b = q @ k\na = b\nreturn a")
     >>> print(wrong)
@@ -91,7 +91,7 @@ def _uses(lines: Sequence[str], name: str) -> bool:
 
 
 def _put(expression: str, name: str, value: str) -> str | None:
-    """The expression with a value in place of the one use of a name; None if there are several, or it is no Python."""
+    """Put a value in place of a name in the expression; None unless it is used once, in ASCII that parses."""
     try:
         places = [n for n in ast.walk(ast.parse(expression, mode="eval")) if isinstance(n, ast.Name) and n.id == name]
         simple = isinstance(ast.parse(value, mode="eval").body, ast.Name | ast.Call | ast.Attribute | ast.Subscript)
@@ -104,7 +104,7 @@ def _put(expression: str, name: str, value: str) -> str | None:
 
 
 def size(right: str, wrong: str) -> int:
-    """How many words and signs are not the same in both: a small repair is harder to see than a large one.
+    """Count the words and signs that differ: a small repair is harder to see than a large one.
 
     >>> size("a = b + 1", "a = b - 1")
     2

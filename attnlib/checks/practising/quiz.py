@@ -1,4 +1,4 @@
-"""What is asked about a bug: where it is, and which of four explanations is true; and the hints, which cost."""
+"""The questions about a bug: its line, and the one of four explanations that is true; and the hints, which cost."""
 
 import random
 import textwrap
@@ -13,16 +13,16 @@ from attnlib.checks.practising.table import rows
 
 LETTERS = "ABCD"
 MOST_LOOKED_AT = 20
-"""Mistakes, for three that are made elsewhere: each is made into a program."""
+"""The most mistakes to look through for three made in other lines: each has to be made into a program."""
 
 
 def line_named(code: str, where: int | str) -> int:
-    r"""The number of the line that a number or a piece of its text names.
+    r"""Return the number of the line named by its number or by a piece of its text.
 
     >>> line_named("a = 1\nb = 2", "b =")
     2
 
-    Raises Refused with a sentence if there is none, or if there are several.
+    Raises Refused with a sentence if there is no such line, or if there are several.
     """
     lines = code.split("\n")
     if isinstance(where, int) and not isinstance(where, bool):
@@ -41,9 +41,9 @@ def line_named(code: str, where: int | str) -> int:
 
 
 def explanations(bug: Bug) -> dict[str, str]:
-    """The bug's own explanation and up to three others of its exercise, by letters; the same each time for a bug.
+    """Return the bug's explanation and up to three others of its exercise, by letter; always the same for a bug.
 
-    The others are of mistakes in lines that are right here, so that only one of the four can be true.
+    As far as possible, the others are of mistakes in lines that are right here, so that only one of the four is true.
     """
     chance = random.Random(bug.key)
     others: list[str] = []
@@ -62,14 +62,14 @@ def explanations(bug: Bug) -> dict[str, str]:
 
 
 def _served(bug: Bug) -> list[str]:
-    """The other mistakes that are served in the catalogue's right answer; of two at once if it has two."""
+    """Return the exercise's other slips in the table, for the catalogue's answer; double ones for a double bug."""
     two = len(bug.changes) == 2
     mine = (row for row in rows() if row.exercise == bug.exercise and not row.dialect)
     return [row.slip for row in mine if slip_of(row.slip) != slip_of(bug.slip) and (row.level == max(LEVELS)) is two]
 
 
 def _known(bug: Bug) -> list[str]:
-    """Those that are not served, too: some exercises have few."""
+    """Return all the exercise's other slips, in the table or not: some exercises have few in it."""
     declared, two = bug.declared, len(bug.changes) == 2
     told = [wrong.told for wrong in declared.wrongs] if isinstance(declared, WrittenExercise) else []
     return [t.id for t in told if slip_of(t.id) != slip_of(bug.slip) and bool(t.both) is two]
@@ -77,11 +77,11 @@ def _known(bug: Bug) -> list[str]:
 
 def _same_place(one: Bug, other: Bug) -> bool:
     here, there = ({line.strip() for line in bug.repair.split("\n")} - {""} for bug in (one, other))
-    return bool(here & there) or not (here or there)  # two lines that are one too many may say the same
+    return bool(here & there) or not (here or there)  # two lines one too many may be explained alike
 
 
 def hints(bug: Bug, options: dict[str, str]) -> list[str]:
-    """The first narrows down where, the second why."""
+    """Return the hints: a few lines of which one is wrong, then all but one of the wrong explanations."""
     lines, wrong = bug.code.split("\n"), bug.lines
     first = next(n for n, line in enumerate(lines, 1) if line.startswith(("def ", "class ", "@")))
     third = max(3, (len(lines) - first) // 3)
@@ -96,7 +96,7 @@ def hints(bug: Bug, options: dict[str, str]) -> list[str]:
 
 
 def judged_lines(bug: Bug, named: Sequence[int]) -> str:
-    """Empty if the named lines are all the wrong places; else what is right and what isn't."""
+    """Return "" if the named lines are wrong and cover every wrong place; else a sentence that says what is off."""
     right = [n for n in named if n in bug.lines]
     places = [change for change in bug.changes if any(line in named for line in change.lines)]
     if len(places) == len(bug.changes) and len(right) == len(named):

@@ -21,7 +21,7 @@ WELL_KNOWN = (
 
 
 def record(row: Row) -> dict[str, Any]:
-    """All that is shown of a bug, and all that is said once it is found.
+    """Return a bug as a dict: all that is shown of it, and all that is said once it's found.
 
     >>> from attnlib.checks.practising.table import rows
     >>> found = record(rows()[0])
@@ -47,7 +47,7 @@ def record(row: Row) -> dict[str, Any]:
 
 
 def ten_bugs(seed: int = 0, count: int = 10) -> list[dict[str, Any]]:
-    """So many short bugs of different well-known exercises, the easiest first; the same for a seed.
+    """Choose up to `count` short bugs of different well-known exercises, the easiest first; the same for a seed.
 
     >>> [bug["level"] for bug in ten_bugs()]
     [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
@@ -69,6 +69,6 @@ def ten_bugs(seed: int = 0, count: int = 10) -> list[dict[str, Any]]:
 
 
 def _is_short(row: Row) -> bool:
-    """Whether one line is wrong, of few."""
+    """True if a single line is wrong, of `SHORT` at most."""
     bug = row.bug
     return len(bug.lines) == 1 and bug.code.count("\n") < SHORT

@@ -1,4 +1,4 @@
-"""When a mistake is asked about again: `fsrs` decides, and the learner's progress file remembers.
+"""Schedule when a mistake is asked about again: `fsrs` decides, and the learner's progress file remembers.
 
 A card stands for a slip, not for one program: the same mistake comes back in another exercise, or another dialect. Or
 it stands for a prediction of a lesson, which comes back with other numbers.
@@ -22,7 +22,7 @@ SOLVED, WITH_HELP, GIVEN_UP = "Good", "Hard", "Again"
 
 
 def slip_of(id: str) -> str:
-    """The slip of a spelling: `no_scale_2` is the same mistake as `no_scale`.
+    """Return the slip without its spelling's number: `no_scale_2` is the same mistake as `no_scale`.
 
     >>> slip_of("no_scale_2"), slip_of("no_scale")
     ('no_scale', 'no_scale')
@@ -32,28 +32,28 @@ def slip_of(id: str) -> str:
 
 @dataclass
 class Review:
-    """What was asked so far: a card for each slip or prediction, and how many bugs of each level were found alone."""
+    """The history of practice: a card for each slip or prediction, and how many bugs of each level were found alone."""
 
     cards: dict[str, dict[str, Any]] = field(default_factory=dict)
     solved: dict[int, int] = field(default_factory=dict)
     trouble: str = ""
 
     def due(self, now: datetime) -> list[str]:
-        """The cards that are due, the one that has waited longest first."""
+        """Return the cards that are due, the one that has waited longest first."""
         return [card for when, card in self.schedule() if when <= now]
 
     def schedule(self) -> list[tuple[datetime, str]]:
-        """When each is due."""
+        """Return the time when each card is due and the card's name, the earliest first."""
         return sorted((datetime.fromisoformat(card["due"]), name) for name, card in self.cards.items())
 
     def seed(self, card: str, now: datetime) -> str:
-        """What the numbers of a question are drawn by: another one after each review; before the first, on each day."""
+        """Return the seed for a question's numbers: new after each review or, before the first, each day."""
         last = self.cards.get(card, {}).get("last_review")
         return f"{card} {last or now.date()}"
 
 
 def review(*, terminal: bool = False) -> Review:
-    """The learner's own; empty, with a sentence in `trouble`, where it cannot be read."""
+    """Read the learner's history; it is empty, with a sentence in `trouble`, if it can't be read."""
     kept, trouble = section(SECTION, terminal=terminal)
     found = _read(kept)
     if found is None:
@@ -63,7 +63,7 @@ def review(*, terminal: bool = False) -> Review:
 
 
 def remember(seen: Review, card: str, level: int | None, rating: str, now: datetime, *, terminal: bool = False) -> str:
-    """Schedule the card anew, in memory and in the file; what is wrong with the file, if anything is."""
+    """Reschedule the card, in memory and in the file; return what is wrong with the file, or ""."""
 
     def after(kept: Any) -> dict[str, Any]:
         found = _read(kept) or Review()
@@ -80,7 +80,7 @@ def _rate(seen: Review, name: str, level: int | None, rating: str, now: datetime
     fsrs = _fsrs()
     if fsrs is None:
         return
-    # a bug is no vocabulary: nobody wants it again within the hour
+    # a bug isn't vocabulary: nobody wants it again within the hour
     scheduler = fsrs.Scheduler(learning_steps=(), relearning_steps=(), enable_fuzzing=False)
     card = fsrs.Card.from_dict(seen.cards[name]) if name in seen.cards else fsrs.Card(card_id=0)
     seen.cards[name] = dict(scheduler.review_card(card, fsrs.Rating[rating], now)[0].to_dict())
@@ -91,7 +91,7 @@ def _as_keys(solved: Mapping[int, int]) -> dict[str, int]:
 
 
 def _read(kept: Any) -> Review | None:
-    """None if it is no such history."""
+    """Parse a kept history; None if it is damaged or of another version."""
     if kept is None:
         return Review()
     try:

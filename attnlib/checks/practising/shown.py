@@ -1,4 +1,4 @@
-"""What practice shows: a headline, paragraphs and code, as text in a terminal and as HTML in a notebook."""
+"""The output of practice: a headline, paragraphs and code, as text in a terminal and as HTML in a notebook."""
 
 import re
 from dataclasses import dataclass
@@ -48,12 +48,12 @@ class Shown:
 
 
 def _with_letter(line: str) -> str:
-    """An option with its letter set off, which two spaces do in a terminal."""
+    """Set an option's letter off in bold, in place of a terminal's two spaces."""
     return re.sub(r"^([A-D])  ", r"<b>\1</b>&emsp;", line)
 
 
 def _continued(text: str, width: int) -> str:
-    """Lines that keep their columns; what is too long goes on below, further in."""
+    """Keep the lines' columns; continue lines that are too long below, further in."""
     indents = [" " * (len(line) - len(line.lstrip()) + 4) for line in text.split("\n")]
     rows = zip(text.split("\n"), indents, strict=True)
     return "\n".join(fill(row, width, subsequent_indent=more) if len(row) > width else row for row, more in rows)

@@ -1,4 +1,4 @@
-"""What is seen of a bug before anybody knows where it is: computed from what its code does, never written by hand.
+"""The symptom of a bug, before anybody knows where it is: computed from what its code does, never written by hand.
 
 As in real work: an exception, a loss that stays where it was, a row of weights that does not add up to 1, an output
 that depends on what it may not see; and if nothing of the kind shows, only numbers that are not those expected.
@@ -23,16 +23,16 @@ from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of, try_case
 from attnlib.checks.verdict.words import of_difference
 
-MOST_LINES, LONGEST = 8, 500  # what fits on a screen, beside the code
+MOST_LINES, LONGEST = 8, 500  # so that it fits on a screen beside the code
 BARS = "▁▂▃▄▅▆▇█"
-SHIFT = 1.0  # how far one position of an input is moved, to see what depends on it
+SHIFT = 1.0  # added to one position of an input, to see what depends on it
 ROUNDING = 1e-3
 PLAIN = ("every axis of another length", "other sizes")
-"""Cases of which nothing more is to be said than what they are called with."""
+"""Cases whose arguments say all about them."""
 
 
 def symptom_of(bug: Bug, case: str) -> str:
-    """What is seen of the bug in the case of this name.
+    """Return the symptom of the bug in the case of this name.
 
     >>> from attnlib.checks.practising.bug import bug_of
     >>> print(symptom_of(bug_of("scaled_dot_product_attention", "not_normalised"), "every axis of another length"))
@@ -52,7 +52,7 @@ def symptom_of(bug: Bug, case: str) -> str:
 
 
 def seen_in(exercise: Exercise, attempt: Local, trial: Trial) -> Iterator[str]:
-    """The symptom in a wrong trial, in a line or two, after a line that says when it shows."""
+    """Yield a line that says when the symptom of a wrong trial shows, then the symptom, in a line or two."""
     difference = trial.difference
     assert difference is not None
     yield f"{_when(exercise, trial)}:"
@@ -80,9 +80,9 @@ def _sentence(trial: Trial) -> str:
 
 
 def _when(exercise: Exercise, trial: Trial) -> str:
-    """What it is called with, and what is special about that."""
+    """Return the arguments of the call, and what is special about it."""
     case, given = trial.case, [*(trial.got.inputs or trial.expected.inputs)]
-    built_with = trial.got.sizes or trial.expected.sizes  # what could not even be built has kept none
+    built_with = trial.got.sizes or trial.expected.sizes  # an answer that could not be built has kept none
     given = [v.to(case.dtype) if isinstance(v, Tensor) and v.is_floating_point() else v for v in given]
     named = [f"{name} {_described(value)}".rstrip() for name, value in zip(input_names(exercise), given, strict=False)]
     arguments = argument_names(exercise.reference) if built_with else []
@@ -95,7 +95,7 @@ def _when(exercise: Exercise, trial: Trial) -> str:
 
 
 def _described(value: Any) -> str:
-    """The shape of a tensor, and its dtype where that is not the usual one; a number itself."""
+    """Return a tensor's shape, and its dtype unless that is float32; "= " and a plain value; "" for anything else."""
     if isinstance(value, Tensor):
         dtype = "" if value.dtype == torch.float32 else f" {str(value.dtype).removeprefix('torch.')}"
         return f"{tuple(value.shape)}{dtype}"
@@ -113,7 +113,7 @@ def _not_finite(_exercise: Exercise, _attempt: Local, trial: Trial) -> str:
 
 
 def _losses(exercise: Exercise, _attempt: Local, trial: Trial) -> str:
-    """The curve beside the right one, where losses come back."""
+    """Draw the curve of losses beside the right one, if the exercise returns losses."""
     for name, want, have in zip(exercise.outputs, *_outputs(trial), strict=True):
         if "loss" in name and want.dim() == 1 and len(want) > 2 and not torch.allclose(want, have.double(), rtol=1e-3):
             both = torch.cat([want, have.double()])
@@ -132,7 +132,7 @@ def _curve(losses: Tensor, both: Tensor) -> str:
 
 
 def _rows_of_weights(exercise: Exercise, _attempt: Local, trial: Trial) -> str:
-    """A row that is no share of anything, where the right output has shares."""
+    """Report rows with a sum other than 1 or with negative numbers, where all the right output's rows are weights."""
     for name, want, have in zip(exercise.outputs, *_outputs(trial), strict=True):
         if want.dim() < 2 or want.shape[-1] < 2 or not want.is_floating_point() or bool((want < 0).any()):
             continue
@@ -152,7 +152,7 @@ def _rows_of_weights(exercise: Exercise, _attempt: Local, trial: Trial) -> str:
 
 
 def _leak(exercise: Exercise, attempt: Local, trial: Trial) -> str:
-    """An output at the first place that changes with an input at the last, which in a right answer it does not."""
+    """Report an output at the first position that changes with an input at the last, and must not."""
     for axis, place in ((-2, "row"), (0, "entry of the batch")):
         for number, name in enumerate(input_names(exercise)):
             if not _can_move(trial.got.inputs, number, axis):
@@ -188,7 +188,7 @@ def _moved(make: Callable[[Draw], Inputs], exercise: Exercise, number: int, axis
 
 
 def _can_move(given: Inputs, number: int, axis: int) -> bool:
-    """Whether the input is a floating tensor with such an axis; an axis of a batch has two behind it."""
+    """True if the input is a floating-point tensor with this axis; a batch axis has at least two more behind it."""
     tensor = given[number] if number < len(given) else None
     return isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.dim() >= (3 if axis == 0 else 2)
 
@@ -208,7 +208,7 @@ def _gap_of_first(before: Observation, after: Observation, axis: int) -> float:
 
 
 def _same_first(before: Observation, after: Observation, axis: int) -> bool:
-    """It stays in all the outputs, and something else does change: or else the input does not matter at all."""
+    """True if the first position stays the same in all outputs and something else changes: the input has an effect."""
     changed = any(
         a.shape == b.shape and not torch.equal(a, b)
         for a, b in zip(before.outputs or (), after.outputs or (), strict=False)

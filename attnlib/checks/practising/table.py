@@ -12,15 +12,15 @@ from attnlib.checks.practising.review import slip_of
 
 FILE = Path(__file__).parent / "bugs.tsv"
 MOST_LINES = 40
-"""Of code, imports included: what is read in a few minutes."""
+"""Lines of code, imports included, that can be read in a few minutes."""
 LONGEST_LINE = 110
 TELLTALE = r"\+ 0\.0\b|\* 1\.0\b|\* 0\b(?!\.)|\bif (False|True)\b|in \(0, 1, 3\)|^\s*(\w+) = \2$"
-"""What nobody writes, and what would give a wrong line away."""
+"""Code that nobody writes, so that it would give a wrong line away."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A bug that was tried: where it is made from, how hard it is, and the case that shows it."""
+    """A bug that was tried: its exercise and slip, how hard it is, and the case that shows it."""
 
     exercise: str
     slip: str
@@ -29,7 +29,7 @@ class Row:
     silent: bool
     size: int
     code: int
-    """The checksum of the code that was tried: another code under this name has not been."""
+    """The checksum of the code that was tried: other code under this name has not been."""
     case: str
 
     @property
@@ -39,7 +39,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """The bug's own."""
+        """The bug's key, without making the bug."""
         return f"{self.exercise}/{self.slip}" + (f"/{self.dialect}" if self.dialect else "")
 
     @property
@@ -52,7 +52,7 @@ HEAD = [field.name for field in fields(Row)]
 
 
 def checksum(code: str) -> int:
-    """Of a program's text.
+    """Return the CRC-32 of a program's text.
 
     >>> checksum("a = 1")
     715871365
@@ -61,13 +61,13 @@ def checksum(code: str) -> int:
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """The table, a line for each bug."""
+    """Return the table as text, a line for each bug."""
     lines = ("\t".join(str(int(cell) if isinstance(cell, bool) else cell) for cell in astuple(row)) for row in rows)
     return "".join(f"{line}\n" for line in ("\t".join(HEAD), *lines))
 
 
 def from_text(text: str) -> tuple[Row, ...]:
-    """The rows of a table; a ValueError that says which line is none."""
+    """Read the rows of a table; a ValueError names a line that isn't one."""
     head, *lines = text.splitlines()
     if head.split("\t") != HEAD:
         raise ValueError(f"the first line must be {' '.join(HEAD)}, got {head!r:.80}")
@@ -93,16 +93,16 @@ def _row(line: str, number: int) -> Row:
 
 @functools.cache
 def rows() -> tuple[Row, ...]:
-    """Every bug that can be served, in course order."""
+    """Return every bug that can be served, in course order."""
     return tuple(row for file in files() if file.is_file() for row in from_text(file.read_text(encoding="utf-8")))
 
 
 def files() -> list[Path]:
-    """The course's own table, and those of the packages with lessons of others."""
+    """Return the course's own table, and those of packages with other people's lessons."""
     return [FILE, *(package / FILE.name for package in course.OTHERS)]
 
 
 def file_of(lesson: str) -> Path:
-    """The table in which the bugs of a lesson are."""
+    """Return the table that holds a lesson's bugs."""
     packages = [package for package in course.OTHERS if (package / f"lesson_{lesson[:2]}").is_dir()]
     return packages[0] / FILE.name if packages else FILE

@@ -1,4 +1,4 @@
-"""`python -m attnlib practice`: bugs and questions in a terminal, without Jupyter; $EDITOR repairs the code."""
+"""`python -m attnlib practice`: bugs and questions in a terminal, without Jupyter; code is repaired in $EDITOR."""
 
 import argparse
 import contextlib
@@ -28,7 +28,7 @@ AFTER = "Enter = next · q = quit"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask until somebody quits, the minutes are over, or the input ends; returns the exit status."""
+    """Ask until the learner quits, the minutes are over, or the input ends; return the exit status."""
     parser = argparse.ArgumentParser(
         "python -m attnlib practice", description="Find the bug in what you have passed, and predict again."
     )
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ask_about(practice: Practice, asked: Shown) -> bool:
-    """Until it is answered or given up; False if there shall be no other."""
+    """Prompt until the open bug or question is answered or given up; False if the learner quits."""
     opened = practice.opened
     assert opened is not None
     while not opened.closed:
@@ -88,7 +88,7 @@ def _keys(opened: Opened) -> str:
 
 
 def _answered(practice: Practice, answer: str, asked: Shown) -> Shown | None:
-    """What is said to an answer; None where that was shown already."""
+    """Act on the learner's input; return what to show, or None if it has been printed already."""
     opened = practice.opened
     assert opened is not None
     numbers = answer.replace(",", " ").split()
@@ -108,7 +108,7 @@ def _answered(practice: Practice, answer: str, asked: Shown) -> Shown | None:
 
 
 def _edited(practice: Practice, bug: Bug) -> Shown | None:
-    """Repair the code in an editor, and run its check."""
+    """Open the code in an editor, then run its check; None, after saying why, if there is nothing to check."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         _say(NO_EDITOR)
@@ -127,14 +127,14 @@ def _edited(practice: Practice, bug: Bug) -> Shown | None:
         return None
     try:
         attempt = defined(code, bug.exercise, "edited")
-    except Exception as error:  # what was typed may raise anything
+    except Exception as error:  # the learner's code may raise anything
         _say(f"The code does not run: {type(error).__name__}: {error}")
         return None
     return practice.repaired(attempt)
 
 
 def in_width(code: str, width: int | None = None) -> str:
-    """The code with numbers, its long lines continued below, under their own indent.
+    """Number the code's lines, and continue long ones below, under their own indent.
 
     >>> print(in_width("total = one_number + another_number", 30))
      1  total = one_number +
@@ -160,7 +160,7 @@ def _show_code(bug: Bug) -> None:
 
 
 def _coloured(code: str) -> str:
-    """The code in colours, where the terminal has them and Pygments is there, which IPython brings."""
+    """Colour the code if the terminal has colours and Pygments is installed, as it is with IPython."""
     if not _is_styled():
         return code
     try:

@@ -10,16 +10,16 @@ from autograder.lesson_text.layout import ROOT
 from autograder.sandbox.inside.scratch import MOST_FILES
 from autograder.sandbox.process import Limits
 
-LOOKS = 3.0  # seconds in which the grader has looked several times
-LIMITS = Limits(time=replace(here().slower(1 / 5), waiting=LOOKS + 1))  # no attack is a right answer
+LOOKS = 3.0  # seconds in which the grader looks several times
+LIMITS = Limits(time=replace(here().slower(1 / 5), waiting=LOOKS + 1))  # short: none is a right answer
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A promise and the code that tries to break it; if the grader stops it, `expected` is by what.
+    """A promise and the code that tries to break it; `expected` names the bounds or exceptions that may stop it.
 
     The code runs in a function. It raises OSError or ImportError where it is refused, and returns where it is not.
-    If there is a `first`, that runs in a process before it, which ends, as another student's would.
+    If there is a `first`, that runs before it in a process that ends, as another student's would.
     """
 
     promise: str
@@ -30,7 +30,7 @@ class Attack:
 
 
 def attacks(secret: Path, course: Path) -> Iterator[Attack]:
-    """Every promise with its attack; `secret` is a file outside of the sandbox, which everybody may read and write.
+    """Yield every attack; `secret` is a file outside of the sandbox, which everybody may read and write.
 
     An attack that gets out does no harm: it asks whether it could send a signal and sends none, it goes a little beyond
     a bound and no further, and it removes what it has made.
@@ -44,7 +44,7 @@ def attacks(secret: Path, course: Path) -> Iterator[Attack]:
 
 
 def attacks_on_the_network() -> Iterator[Attack]:
-    """Nothing goes in or out but the answers."""
+    """Try to get anything but answers in or out."""
     yield Attack("no network", "connects to 1.1.1.1", "socket.create_connection(('1.1.1.1', 80), timeout=3)")
     yield Attack("no network", "asks for a name", "socket.getaddrinfo('example.org', 80)")
     yield Attack("no network", "listens on a port", "socket.create_server(('127.0.0.1', 0))")
@@ -52,7 +52,7 @@ def attacks_on_the_network() -> Iterator[Attack]:
 
 
 def attacks_on_files(secret: Path, course: Path) -> Iterator[Attack]:
-    """Python and its packages can be read, the own scratch folder can be written."""
+    """Try to read more than Python and its packages, and to write more than the process's own scratch folder."""
     yield Attack("no file outside is read", f"reads {secret.name}", f"open({str(secret)!r}).read()")
     yield Attack("no file outside is read", "reads /etc/shadow", "open('/etc/shadow').read()")
     yield Attack("no file outside is read", "reads /etc/passwd", "open('/etc/passwd').read()")
@@ -84,7 +84,7 @@ def attacks_on_files(secret: Path, course: Path) -> Iterator[Attack]:
 
 
 def attacks_on_processes() -> Iterator[Attack]:
-    """No other process is seen, reached or made."""
+    """Try to see, reach or start another process."""
     yield Attack("no other processes", "reads their memory", "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)")
     yield Attack("no other processes", "looks for their commands", "os.listdir('/proc')")
     yield Attack("no other processes", "traces its parent", called("ptrace", "16, os.getppid(), 0, 0"))
@@ -102,7 +102,7 @@ def attacks_on_processes() -> Iterator[Attack]:
 
 
 def attacks_on_rights(secret: Path) -> Iterator[Attack]:
-    """What has been given up does not come back."""
+    """Try to take back rights that have been given up."""
     yield Attack("no rights", "becomes root", "os.setuid(0)")
     yield Attack("no rights", "mounts", called("mount", "b'none', os.getcwdb(), b'tmpfs', 0, None"))
     yield Attack("no rights", "makes a namespace", called("unshare", "0x10000000"))
@@ -111,7 +111,7 @@ def attacks_on_rights(secret: Path) -> Iterator[Attack]:
 
 
 def attacks_on_bounds() -> Iterator[Attack]:
-    """Each goes beyond a bound, and then waits for those who look."""
+    """Exceed each bound, and then wait until the grader has looked."""
     beyond = LIMITS.memory_bytes + (1 << 30)
     yield Attack("memory is bounded", "allocates 3 GB", f"torch.empty({beyond}, dtype=torch.uint8)", ("RuntimeError",))
     grows = f"kept = [bytes(10**8) for _ in range({beyond // 10**8})]"
@@ -121,7 +121,7 @@ def attacks_on_bounds() -> Iterator[Attack]:
     )
     fills = f"for n in range(25): open(str(n), 'wb').write(bytes({LIMITS.file_bytes // 2}))\n    time.sleep({LOOKS})"
     yield Attack("files are bounded", "fills the scratch", fills, ("files",))
-    # further names of one file: so many new ones take some disks longer than a question may compute
+    # more names of one file: on some disks, this many new files take longer than a question may compute
     makes = (
         f"open('x', 'w').close()\n    for n in range({MOST_FILES + 100}): os.link('x', str(n))\n    time.sleep({LOOKS})"
     )
@@ -142,7 +142,7 @@ def attacks_on_bounds() -> Iterator[Attack]:
 
 
 def attacks_on_the_next() -> Iterator[Attack]:
-    """One question leaves something behind, the next one looks for it."""
+    """Leave something behind in one process, and look for it in the next."""
     nothing = "raise OSError('nothing is there')"
     for means, leaves, finds in (
         ("a file", "open('left', 'w').close()", "open(beside('left')).close()"),
@@ -175,12 +175,12 @@ ELSEWHERE = """for place in places:
 
 
 def called(function: str, arguments: str) -> str:
-    """A call of libc's function that raises OSError where it fails."""
+    """Return code that calls libc's function and raises OSError if it fails."""
     return f"if libc.{function}({arguments}) < 0: raise OSError(ctypes.get_errno(), 'refused')"
 
 
 def noticed(function: str, file: Path, *more: object) -> str:
-    """A call that would change something about a file, and raises OSError where it says so and changes nothing."""
+    """Return code that calls a function to change a file's status, and raises OSError if nothing has changed."""
     arguments = ", ".join(map(repr, (str(file), *more)))
     return f"""before = os.stat({str(file)!r}).st_ctime_ns
     {function}({arguments})

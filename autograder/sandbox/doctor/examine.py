@@ -28,17 +28,17 @@ OPEN, BROKEN = "got out", "the attack is broken"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an attack: whether it was refused, and if not, by what it ended; and that in words."""
+    """The outcome of an attack: in words, by what it ended, and whether it was refused."""
 
     how: str
     by: str = ""
-    """The bound beyond which it went; or, of an attack that raised an exception, its name."""
+    """The bound that it exceeded, or the name of the exception that it raised."""
     refused: bool = False
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of an attack."""
+    """An attack, whether the promise held, and what stopped the attack."""
 
     attack: Attack
     held: bool
@@ -75,7 +75,7 @@ def answer(x, y):
 
 
 BACKSTOPS = ((resource.RLIMIT_AS, 32 << 30), (resource.RLIMIT_FSIZE, 256 << 20), (resource.RLIMIT_CPU, 120))
-"""Far beyond what is promised, so that they hide no broken promise; they keep a broken one from doing harm."""
+"""Limits far beyond what is promised: they hide no broken promise, but keep it from doing harm."""
 
 
 def examine(layers: Layers, layout: Layout) -> Iterator[Finding]:
@@ -98,7 +98,7 @@ def examine(layers: Layers, layout: Layout) -> Iterator[Finding]:
 
 
 def said(sandbox: Sandbox, attack: Attack) -> Outcome:
-    """What came of an attack in the sandbox."""
+    """Return the outcome of an attack in the sandbox, after its first part if it has one."""
     if attack.first and (first := run(sandbox, attack.first)).by == BROKEN:
         return first
     return run(sandbox, attack.code)
@@ -129,12 +129,12 @@ def run(sandbox: Sandbox, body: str) -> Outcome:
 
 
 def judged(attack: Attack, outcome: Outcome) -> Finding:
-    """Whether the promise held: by a refusal, or by the limit that it is about."""
+    """Judge whether the promise held: by a refusal, or by the limit that it is about."""
     return Finding(attack, outcome.refused or outcome.by in attack.expected, outcome.how)
 
 
 def table(findings: list[Finding], layers: Any) -> Table:
-    """The promises, how each was attacked, and whether it held."""
+    """Tabulate the promises, how each was attacked, and whether it held."""
     found = Table(title=str(layers), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("Promise", "Attack", "", "What stopped it"):
         found.add_column(heading, overflow="fold")

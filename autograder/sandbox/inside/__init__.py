@@ -1,4 +1,4 @@
-"""What stands beside a student's code in the sandbox. It holds no answer, and decides nothing.
+"""The modules that run beside a student's code in the sandbox. They hold no answer, and decide nothing.
 
-This folder is mounted there, with those files of attnlib.checks that call an answer; nothing else of the repository is.
+This folder is mounted there, with the files of attnlib.checks that call an answer, and nothing else of the repository.
 """

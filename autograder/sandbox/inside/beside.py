@@ -13,7 +13,7 @@ def put_beside(files: Mapping[str, bytes]) -> None:
 
 
 def modules_in(files: Mapping[str, bytes]) -> dict[str, str]:
-    """The sources of the modules among them, by their names; a module in a folder has its own name alone."""
+    """Return the sources of the modules among them, by name; a module in a folder goes by its own name alone."""
     found: dict[str, str] = {}
     for name, data in files.items():
         if name.endswith(".py"):

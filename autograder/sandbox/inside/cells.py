@@ -1,4 +1,4 @@
-"""A notebook's cells as Python: what each statement binds, reads and imports, and which files it writes."""
+"""A notebook's cells as Python: the names that each statement binds, reads and imports, and the files it writes."""
 
 import __future__
 
@@ -19,29 +19,29 @@ from .shell import RUNNING_MAGICS, WRITING_MAGICS
 
 OPAQUE = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "__import__", "get_ipython", "compile"}
 RUNNING = {"run", "time", "timeit", "capture", "prun"}  # magics that run code, which may bind names
-MOST_LINES_READ = 20_000  # a count and no clock: a verdict depends on no machine's speed
+MOST_LINES_READ = 20_000  # a count, not a clock: no verdict depends on a machine's speed
 
 
 @dataclass
 class Unit:
-    """What is run or left out as one: a statement of a cell that was given, or a whole cell of the student's."""
+    """The least that is run or left out: a statement of a cell that was given, or a whole cell of the student's."""
 
     cell: str
     body: list[ast.stmt]
     role: str  # "given", "added", "answer", or "stub": an answer as it was released
-    answer: bool  # of the exercise that is judged
+    answer: bool  # True for the answer to the exercise that is judged
     always: bool
     binds: set[str]
     reads: set[str]
     files: dict[str, str]
     """The modules that it writes beside the notebook, with their sources."""
     flags: int = 0
-    """The compiler's: of what this cell and those above it import from __future__, as IPython keeps it."""
+    """The compiler's flags for all that this cell and those above import from __future__, which IPython keeps."""
 
 
 @dataclass
 class Outcome:
-    """What came of a cell: the error with which it ended, what that says and lacks, and what the cell printed."""
+    """The result of a cell: the error that ended it, its text, the name or module it lacks, and the cell's output."""
 
     cell: str
     error: str = ""
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def translate(source: str) -> str:
-    """IPython's magics as Python, or as nothing: no shell is here, and nothing is measured."""
+    """Translate IPython's magics to Python, or to nothing: there is no shell here, and nothing is measured."""
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith("%%"):
         magic = (first[2:].split() or [""])[0]
@@ -64,7 +64,7 @@ def translate(source: str) -> str:
 
 
 def _translator() -> Any:
-    """IPython's translation, which reads the whole cell again after each magic, with a bound on what it reads."""
+    """Return IPython's translator, which reads the whole cell again after each magic; the lines read are bounded."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     translator: Any = TransformerManager()
@@ -83,7 +83,7 @@ def _translator() -> Any:
 
 @dataclass(frozen=True)
 class Part:
-    """What can be said of some statements by themselves, without the cells around them."""
+    """Some statements, with the properties that do not depend on the cells around them."""
 
     body: list[ast.stmt]
     binds: set[str]
@@ -96,7 +96,7 @@ class Part:
 
 @cache
 def read_cell(source: str, given: bool) -> tuple[str, list[Part]]:
-    """The cell as Python, and its parts: each statement of a cell that was given, else the cell as a whole.
+    """Return the cell as Python, and its parts: each statement of a cell that was given, else the cell as a whole.
 
     The warm process reads the given cells before it forks, so that no child has to.
     """
@@ -115,7 +115,7 @@ def read_cell(source: str, given: bool) -> tuple[str, list[Part]]:
 
 
 def parse(cells: list[dict[str, Any]], wanted: str) -> tuple[list[Unit], list[Outcome]]:
-    """The units of all cells in their order, and the cells that are no Python."""
+    """Return the units of all cells in order, and an outcome for each cell that is not Python."""
     units: list[Unit] = []
     broken: list[Outcome] = []
     libraries: set[str] = set()
@@ -141,7 +141,7 @@ def parse(cells: list[dict[str, Any]], wanted: str) -> tuple[list[Unit], list[Ou
 
 
 def named_files(body: list[ast.stmt]) -> set[str]:
-    """The modules whose files are named here: they may be written. `file:helper` stands for helper.py."""
+    """Return the modules whose files are named here, as they may be written; `file:helper` stands for helper.py."""
     constants = (n.value for s in body for n in ast.walk(s) if isinstance(n, ast.Constant))
     words = [word for value in constants if isinstance(value, str) and len(value) < 200 for word in value.split()]
     return {f"file:{name.split('/')[-1].removesuffix('.py')}" for name in words if name.endswith(".py")} | {
@@ -150,7 +150,7 @@ def named_files(body: list[ast.stmt]) -> set[str]:
 
 
 def imported_files(body: list[ast.stmt]) -> set[str]:
-    """The modules that are imported here, which another cell may have written."""
+    """Return the modules that are imported here, which another cell may have written."""
     found: set[str] = set()
     for node in (n for statement in body for n in ast.walk(statement)):
         if isinstance(node, ast.Import):
@@ -164,7 +164,7 @@ def imported_files(body: list[ast.stmt]) -> set[str]:
 
 
 def written_files(body: list[ast.stmt]) -> dict[str, str]:
-    """The modules that `%%writefile` writes here, with their sources."""
+    """Return the modules that `%%writefile` writes here, with their sources."""
     found: dict[str, str] = {}
     for node in (n for statement in body for n in ast.walk(statement)):
         if (magic := _magic(node)) and magic[0] in WRITING_MAGICS and len(magic) == 3:
@@ -174,7 +174,7 @@ def written_files(body: list[ast.stmt]) -> dict[str, str]:
 
 
 def _magic(node: ast.AST) -> list[str]:
-    """The words of `get_ipython().run_line_magic("time", "x = 1")` and its like; none for anything else."""
+    """Return the words of `get_ipython().run_line_magic("time", "x = 1")` and its like; none for anything else."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return []
     shell = node.func.value.func if isinstance(node.func.value, ast.Call) else None
@@ -188,7 +188,7 @@ def _magic(node: ast.AST) -> list[str]:
 
 
 def future_flags(body: list[ast.stmt]) -> int:
-    """The compiler's flags for what the statements import from __future__."""
+    """Return the compiler's flags for all that the statements import from __future__."""
     found = 0
     for node in body:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
@@ -198,7 +198,7 @@ def future_flags(body: list[ast.stmt]) -> int:
 
 
 def parsed(source: str) -> tuple[str, list[ast.stmt]]:
-    """The source, without magics if it has any, and its statements."""
+    """Return the source, its magics translated if it has any, and its statements."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -209,13 +209,13 @@ def parsed(source: str) -> tuple[str, list[ast.stmt]]:
 
 
 def first_line(statement: ast.stmt) -> int:
-    """The line in which the statement begins, its decorators included."""
+    """Return the line in which the statement begins, its decorators included."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def is_opaque(body: list[ast.stmt]) -> bool:
-    """Whether names may be bound here that cannot be seen."""
+    """True if these statements may bind names that their syntax tree doesn't show."""
     nodes = [n for statement in body for n in ast.walk(statement)]
     harmless = set()
     for node in nodes:

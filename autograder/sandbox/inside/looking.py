@@ -1,4 +1,4 @@
-"""What a child does and holds as the warm process sees it: time, threads, files with and without a name."""
+"""The state of a child as the warm process sees it: time, threads, files with and without a name."""
 
 import os
 import stat
@@ -10,17 +10,17 @@ from .scratch import MOST_FILES, Content, look_into
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much a child may hold."""
+    """The bounds on a child's threads and files."""
 
     threads: int
     scratch_bytes: int
     file_bytes: int
     quota: bool
-    """Whether its files lie in a file system that is no larger: then the kernel counts their bytes, and nobody here."""
+    """True if its files are in a file system that is no larger: then the kernel counts their bytes, not this module."""
 
 
 def state_of(pid: int, scratch: str, bounds: Bounds) -> dict[str, Any]:
-    """What a child does; `beyond` says which bound it has broken, as a clause and a kind, or is None."""
+    """Return a child's state; `beyond` is the bound that it has broken, as a clause and a kind, or None."""
     state, content = look(pid), look_into(scratch)
     return {**state, "beyond": _beyond(state["threads"], content, bounds, pid)}
 
@@ -38,9 +38,9 @@ def _beyond(threads: int, content: Content, bounds: Bounds, pid: int) -> list[st
 
 
 def look(pid: int) -> dict[str, Any]:
-    """Whether a child is computing: its processor time so far, how many threads it has, and whether all are asleep.
+    """Return a child's processor time so far, the number of its threads, and whether all of them are asleep.
 
-    `blocked` are those of which none runs, although not all are asleep: they wait for a disk, or cannot be woken.
+    It is `blocked` if no thread runs, although not all are asleep: some wait for a disk, or cannot be woken.
     """
     ticks = os.sysconf("SC_CLK_TCK")
     try:
@@ -61,9 +61,9 @@ def look(pid: int) -> dict[str, Any]:
 
 
 def without_a_name(pid: int, largest: int) -> int:
-    """The bytes of files that a child has removed and still holds, open or as memory.
+    """Return the bytes of files that a child has removed and still holds, open or mapped into its memory.
 
-    Of those in memory nobody tells the size, so each counts as the `largest` that there may be.
+    The kernel does not tell the size of a mapped file, so each counts as the `largest` that there may be.
     """
     found: dict[int, int] = {}
     try:

@@ -1,11 +1,11 @@
-"""Which names a piece of Python binds and reads, decided by its syntax tree alone."""
+"""Find the names that a piece of Python binds and reads, from its syntax tree alone."""
 
 import ast
 import symtable
 
 
 def bound_names(node: ast.AST) -> set[str]:
-    """The names that a statement binds, or whose objects it may change: x = 1, x.a = 1, x[0] = 1, x.fill_(1)."""
+    """Return the names that a statement binds, or whose objects it may change: x = 1, x.a = 1, x[0] = 1, x.fill_(1)."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         found = {node.name}
         for inner in ast.walk(node):
@@ -31,13 +31,13 @@ def bound_names(node: ast.AST) -> set[str]:
 
 
 def imported_names(body: list[ast.stmt]) -> set[str]:
-    """The names that stand for something of a library: calling it does not change it."""
+    """Return the names that are imported: calling something of a library does not change it."""
     imports = (n for s in body for n in ast.walk(s) if isinstance(n, (ast.Import, ast.ImportFrom)))
     return {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
 
 
 def changed_modules(body: list[ast.stmt]) -> set[str]:
-    """The names that are bound here, by an import too, or whose attributes an assignment sets: F.softmax = mine."""
+    """Return the names that are bound here, also by an import, or whose attributes are assigned: F.softmax = mine."""
     found = imported_names(body).union(*map(surely_bound, body))
     for node in (n for statement in body for n in ast.walk(statement)):
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
@@ -46,7 +46,7 @@ def changed_modules(body: list[ast.stmt]) -> set[str]:
 
 
 def read_names(text: str) -> set[str]:
-    """The notebook's names that a piece of code reads: at once, before it binds them, or when a function is called."""
+    """Return the notebook's names that code reads: at once, before it binds them, or when a function is called."""
     top = symtable.symtable(text, "<cell>", "exec")
     at_once = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
     found, augmented = read_before_bound(ast.parse(text).body, set())
@@ -60,9 +60,9 @@ def read_names(text: str) -> set[str]:
 
 
 def read_before_bound(body: list[ast.stmt], bound: set[str]) -> tuple[set[str], set[str]]:
-    """The names that statements may read before they have surely bound them, and those that `+=` reads.
+    """Return the names that statements may read before they have surely bound them, and those that `+=` reads.
 
-    What functions and comprehensions read is among the first, their own names too: the symbol table tells them apart.
+    The first include all that functions and comprehensions read, even their own names: the symbol table tells which.
     """
     found: set[str] = set()
     augmented: set[str] = set()
@@ -89,7 +89,7 @@ def _loaded(node: ast.AST) -> set[str]:
 
 
 def surely_bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement binds whenever it ends without an error."""
+    """Return the names that a statement binds whenever it ends without an error."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {statement.name}
     if isinstance(statement, ast.Assign):
@@ -100,7 +100,7 @@ def surely_bound(statement: ast.stmt) -> set[str]:
 
 
 def is_stored(name: ast.Name) -> bool:
-    """Whether the name is bound here."""
+    """True if the name is bound here, not read or deleted."""
     return isinstance(name.ctx, ast.Store)
 
 
@@ -111,7 +111,7 @@ def _root(node: ast.expr) -> set[str]:
 
 
 def read_at_once(statement: ast.stmt) -> set[str]:
-    """The names that a statement may read when it is run; what is called may read any, but is not looked into."""
+    """Return the names that a statement may read when it is run; functions that it calls are not looked into."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
         parts = [*statement.decorator_list, *statement.args.defaults, *statement.args.kw_defaults]
         return set().union(*(_loaded(part) for part in parts if part is not None))

@@ -1,4 +1,4 @@
-"""A notebook's cells as far as one exercise needs them: which to run.
+"""Choose the cells of a notebook to run for one exercise.
 
 Demonstrations, pictures and other exercises' answers are left out unless the answer uses a name that they bind. That is
 decided by names alone, generously: what could matter is run.
@@ -12,7 +12,7 @@ from .names import bound_names, read_at_once, read_names, surely_bound
 
 
 def needed(units: list[Unit], expression: str, run: str) -> list[Unit]:
-    """The units that the expression needs, in their order; all, if one of the student's hides what it binds.
+    """Return the units that the expression needs, in order; all, if one of the student's hides what it binds.
 
     `run` is `needed`, or `all`, or `seen`: then a cell that hides what it binds is run only for what can be seen of it.
     """
@@ -31,16 +31,16 @@ def needed(units: list[Unit], expression: str, run: str) -> list[Unit]:
 
 
 def without_stubs(units: list[Unit]) -> list[Unit]:
-    """The units without stubs for which there is an answer elsewhere: below it, a stub would take its place."""
+    """Return the units without stubs that are answered elsewhere: a stub below the answer would replace it."""
     written = set().union(*(unit.binds for unit in units if unit.role in ("added", "answer")))
     return [unit for unit in units if unit.role != "stub" or not unit.binds & written]
 
 
 def definitions(units: list[Unit], expression: str, modules: Mapping[str, str]) -> str:
-    """The source of what the expression is made of: imports, functions, classes and assignments that it leads to.
+    """Return the source behind the expression: the imports, functions, classes and assignments that it leads to.
 
-    What a student's cell computes beside it, to compare the answer with torch's own, is no part of the answer; a module
-    is, if a cell wrote it, or if it is one of `modules`, which lie beside the notebook.
+    Statements that only compute or assert, such as a comparison with torch's own, are no part of the answer; a module
+    is, if a cell wrote it, or if it is one of `modules`, which are beside the notebook.
     """
     wanted = {n.id for n in ast.walk(ast.parse(expression)) if isinstance(n, ast.Name)}
     beside = (ast.Expr, ast.Assert)
@@ -78,15 +78,15 @@ def _statements_of(source: str) -> list[ast.stmt]:
 
 
 def _members(body: list[ast.stmt]) -> set[str]:
-    """What is asked of modules: `helper.f`, `from helper import f`."""
+    """Return the names that are taken from modules: `helper.f`, `from helper import f`."""
     nodes = [n for statement in body for n in ast.walk(statement)]
     return {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.name for n in nodes if isinstance(n, ast.alias)}
 
 
 def _without_replaced(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements without imports and assignments of names that are surely bound again before anything uses them.
+    """Drop imports and assignments of names that are surely bound again before anything uses them.
 
-    Who imports torch's softmax, and then writes one with that name, uses their own.
+    A student who imports torch's softmax, and then writes one with that name, uses their own.
     """
     replaced: set[str] = set()
     kept: list[ast.stmt] = []

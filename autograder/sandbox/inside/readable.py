@@ -9,11 +9,11 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/ld.so.conf
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 OF_ITSELF = ("/proc/self/maps", "/proc/self/stat", "/proc/self/statm", "/proc/self/status")
 OWN = (*OF_ITSELF, "/proc/cpuinfo", "/proc/meminfo")
-"""What a process may know of itself and of the machine; the rest of /proc shows other processes."""
+"""The files of /proc on the process itself and on the machine; the rest would show other processes."""
 
 
 def python_folders() -> list[str]:
-    """All that an interpreter with the course's packages reads, outside of the repository."""
+    """Return every path outside of the repository that an interpreter with the course's packages reads."""
     paths = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), os.path.realpath(sys.executable)}
     paths |= {path for path in sys.path if "site-packages" in path or "dist-packages" in path}
     paths |= set(site.getsitepackages())

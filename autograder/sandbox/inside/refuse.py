@@ -1,7 +1,7 @@
-"""What an exercise forbids, refused where no code of the process can undo it: in torch's dispatcher, and in Python's C.
+"""Refuse what an exercise forbids where no code of the process can undo it: in torch's dispatcher, and in Python's C.
 
-torch's own operators raise beneath every name that they have in Python. Compiled code of other packages than the course
-needs cannot be loaded. What is left of libraries is written in Python, and as good as copied from there.
+torch's own operators raise under every name that they have in Python. Compiled code can be loaded only from packages
+that the course needs. The rest of other libraries is written in Python, and a student could as well copy it.
 """
 
 import contextlib
@@ -31,22 +31,22 @@ KEYS = (
     "QuantizedCPU",
     "NestedTensorCPU",
 )
-"""Where an operator may have a kernel that runs here."""
+"""The dispatch keys under which an operator may have a kernel that runs here."""
 
 KEEP_FOR_EVER = ctypes.pythonapi.Py_IncRef
 KEEP_FOR_EVER.argtypes, KEEP_FOR_EVER.restype = [ctypes.py_object], None
 
 PAST_THE_DISPATCHER = (
-    "_dispatch_get_computed_kernel_for_dispatch_key",  # a kernel that is held is never refused
+    "_dispatch_get_computed_kernel_for_dispatch_key",  # a kernel that a student holds could not be refused
     *("_te", "_jit_set_texpr_fuser_enabled", "_jit_override_can_fuse_on_cpu", "_jit_set_te_must_use_llvm_cpu"),
     *("StaticModule", "_jit_to_static_module", "_fuse_to_static_module", "_jit_pass_fuse_tensorexprs"),
     "_aoti",  # loads compiled files, as ctypes does
 )
-"""What computes an operator without asking the dispatcher, such as TorchScript's compilers, and what turns it on."""
+"""Names in torch._C that compute operators without the dispatcher, as TorchScript's compilers do, or turn such on."""
 
 
 def _emptied(thing: Any) -> None:
-    """Take all that a module or a class has: a class itself is found among others, whoever has no name for it."""
+    """Delete all that a module or a class has: a class without a name can still be found, as a subclass of another."""
     for name, value in list(vars(thing).items()):
         if isinstance(value, type):
             _emptied(value)
@@ -62,7 +62,7 @@ for name in PAST_THE_DISPATCHER:
     else:
         vars(torch._C).pop(name, None)
 
-for family in FAMILIES:  # in the warm process: no child has to look for them
+for family in FAMILIES:  # in the template, so that no child has to look for them
     operators(family)
 
 
@@ -70,7 +70,7 @@ OF_PYTHON = "lib-dynload"  # the folder of Python's own compiled modules
 
 
 def _needed() -> tuple[str, ...]:
-    """Where the compiled modules lie that may be loaded: Python's own, and those of packages that the course uses."""
+    """Return where compiled modules may be loaded from: Python's own folder, and the packages that the course uses."""
     places: set[str] = set()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
@@ -81,7 +81,7 @@ def _needed() -> tuple[str, ...]:
     return tuple(sorted(places))
 
 
-NEEDED = _needed()  # of the warm process, which has imported what the course uses and nothing else
+NEEDED = _needed()  # of the template, which has imported what the course uses and nothing else
 
 GUARD = f"""
 def guard(event, given):
@@ -97,17 +97,17 @@ def guard(event, given):
     elif event == "cpython.PyInterpreterState_New":
         raise RuntimeError("there is one interpreter in this exercise")
 """
-"""A hook that Python never takes back. What it compares with stands in its code, where nobody can bind it anew."""
+"""An audit hook, which Python never removes. It compares with constants in its code, which nobody can rebind."""
 
 
 class Refusal:
-    """What one exercise forbids. Other libraries are refused from now on, torch's operators when the cells have run.
+    """Refuses what one exercise forbids: other libraries from now on, torch's operators once the cells have run.
 
     A student's cells may compare their answer with torch's own.
     """
 
     def __init__(self, forbidden: Iterable[str], *, data: bool = False) -> None:
-        """Begin with the libraries; those that the warm process has imported stay only for their data sets."""
+        """Begin with the libraries; those already imported stay only if `data` says they are for their data sets."""
         self.wanted = {operator for name in forbidden if name in FAMILIES for operator in operators(name)}
         if self.wanted:
             for name in [name for name in sys.modules if name.partition(".")[0] in ELSEWHERE and not data]:
@@ -118,7 +118,7 @@ class Refusal:
             sys.addaudithook(names.pop("guard"))
 
     def begin(self) -> None:
-        """Put a kernel that raises in the place of each operator's own, for as long as this process lives.
+        """Replace each operator's kernels by one that raises, for as long as this process lives.
 
         An operator raises then, whether called as torch.softmax, torch.ops.aten._softmax or TorchScript.
         """
@@ -131,7 +131,7 @@ class Refusal:
 
 
 def _refuse(operator: str, key: str) -> None:
-    """By a library whose handle no object of Python's refers to: what cannot be found cannot be destroyed."""
+    """Register the kernel by a library that is never freed, and that no Python code can find to destroy it."""
     namespace, _, name = operator.partition("::")
     library = torch._C._dispatch_library("IMPL", namespace, key, __file__, 0)
     library.impl(name, key, _refusing(operator_called(operator)))

@@ -1,4 +1,4 @@
-"""Running a notebook's cells within their limits: an error ends its cell, and no other."""
+"""Run a notebook's cells within their limits: an error ends its cell, and no other."""
 
 import ast
 import inspect
@@ -25,9 +25,9 @@ def run_units(
     stuck: Collection[str] = (),
     shown: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Outcome]:
-    """Run them, cell by cell; an error ends its cell, and no other. Cells that are `stuck` are not waited for again.
+    """Run the units, cell by cell; an error ends its cell, and no other. Cells known to be `stuck` get little time.
 
-    `shown` holds, by cell, what a demonstration binds that needs what is withheld here.
+    `shown` holds, by cell, the values that demonstrations bind which need names that are withheld here.
     """
     place, waiting = 0, limits.waiting_again if stuck else limits.waiting
     while place < len(units):
@@ -62,7 +62,7 @@ def run_cell(
                     body = within(_run_statements, body, f"<cell {cell}>", namespace, flags, values, outcome)
         except BaseException as error:
             _note(outcome, failure_of(error), type(error).__name__)
-            if clock.is_over():  # whatever that has led to in the cell
+            if clock.is_over():  # whatever error that has led to in the cell
                 _note(outcome, overtime(clock), "TimeLimit")
     outcome.printed = text.text()
     return outcome
@@ -83,7 +83,7 @@ def _run_statements(
     values: Mapping[str, Any] | None,
     outcome: Outcome,
 ) -> list[ast.stmt]:
-    """Run the statements; return those behind one that only the grading has stopped, which is noted and passed over."""
+    """Run the statements; return those after one that fails only while grading, which is noted and skipped."""
     flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code = compile(ast.Module(body, []), filename, "exec", flags, dont_inherit=True)
     try:
@@ -104,14 +104,14 @@ def _run_statements(
 
 
 def _is_of_grading(statement: ast.stmt, error: Exception) -> bool:
-    """Whether the statement works where the student wrote it: the library is whole there, and others are installed."""
+    """True if the statement may work where the student wrote it, with all of attnlib and with other packages."""
     if isinstance(error, ModuleNotFoundError) and isinstance(statement, (ast.Import, ast.ImportFrom)):
         return (error.name or "").split(".")[0] not in OURS
     return isinstance(error, Withheld)
 
 
 def _stopped_at(body: list[ast.stmt], error: Exception, filename: str) -> int | None:
-    """Which of the statements an exception comes from."""
+    """Return the index of the statement that an exception comes from; None if it comes from elsewhere."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != filename:
         trace = trace.tb_next

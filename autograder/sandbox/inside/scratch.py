@@ -1,4 +1,4 @@
-"""A child's scratch folder: what it holds while the child lives, and its removal, however deep, however locked.
+"""A child's scratch folder: count its content while the child lives, and remove it, however deep, however locked.
 
 A student's code chooses names, modes and depth. So nothing here recurses without a bound, follows a link, or builds a
 path: folders are opened one from another.
@@ -14,7 +14,7 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass
 class Content:
-    """What a folder holds, counted up to a little beyond `MOST_FILES`; `odd` is something that no honest code does."""
+    """A folder's bytes and files, counted to just beyond `MOST_FILES`; `odd` is something no honest code does."""
 
     bytes: int = 0
     files: int = 0
@@ -32,7 +32,7 @@ def look_into(top: str) -> Content:
 
 
 def _count(folder: int, depth: int, found: Content) -> None:
-    """Add what is in an open folder, and close it."""
+    """Add the content of an open folder, and close it."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -77,7 +77,7 @@ def clear(top: str) -> None:
 
 
 def _unlocked(name: str, folder: int) -> int:
-    """Open a folder in an open folder, and make it one from which its owner can remove; no link is followed."""
+    """Open a folder in an open folder, and give its owner all rights to it; no link is followed."""
     try:
         inner = os.open(name, FOLDER, dir_fd=folder)
     except PermissionError:
@@ -96,7 +96,7 @@ def _replaced(before: int, now: int) -> int:
 
 
 def _without_files(folder: int) -> list[str]:
-    """Remove all but folders; the names of those."""
+    """Remove all but folders, and return the names of those."""
     folders = []
     with os.scandir(folder) as entries:
         for entry in list(entries):

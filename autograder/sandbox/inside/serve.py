@@ -47,7 +47,7 @@ def serve(connection: Any, limits: dict[str, float]) -> None:
 
 
 def learn(library: dict[str, str], modules: list[str]) -> None:
-    """Import parts of the course with all that they know, for children that judge nothing."""
+    """Import modules of the whole course, answers included, for children that judge nothing."""
     if library:
         sys.meta_path.insert(0, Library(library))
     for name in modules:
@@ -55,7 +55,7 @@ def learn(library: dict[str, str], modules: list[str]) -> None:
 
 
 def explain(attempt: Any, task: dict[str, Any], limits: TimeLimits) -> Any:
-    """What the answer's own source tells, in the words of the notebook's check."""
+    """Return what the notebook's check reports on the answer, from the answer's own source."""
     judge = importlib.import_module("attnlib.checks.verdict.judge")
     lesson = importlib.import_module(task["explain"])
     exercise = next(exercise for exercise in lesson.EXERCISES if exercise.name == task["exercise"])
@@ -65,7 +65,7 @@ def explain(attempt: Any, task: dict[str, Any], limits: TimeLimits) -> Any:
 
 
 def show(task: dict[str, Any], limits: TimeLimits) -> dict[str, dict[str, Any]]:
-    """Run a lesson's own cells, with the library whole: by cell, the numbers and texts that are bound at its end."""
+    """Run a lesson's own cells with the whole library; return, by cell, the plain values bound at its end."""
     sys.meta_path.insert(0, View(task["library"]))
     namespace, found = new_namespace(), {}
     units, _ = cells.parse(task["cells"], "")
@@ -78,7 +78,7 @@ def show(task: dict[str, Any], limits: TimeLimits) -> dict[str, dict[str, Any]]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it can be sent as it is, and is not large."""
+    """True if the value can be sent as it is, and is not large."""
     if isinstance(value, dict) and not all(type(key) is str for key in value):
         return False
     try:
@@ -129,7 +129,7 @@ RECURSION = sys.getrecursionlimit()
 
 
 def settle_process() -> None:
-    """torch, numpy and Python as they were before the cells: what a cell has left on is no part of the answer."""
+    """Restore the settings of torch, numpy and Python: one that a cell has changed is no part of the answer."""
     while torch._C._len_torch_function_stack():
         torch._C._pop_torch_function_stack()
     torch.set_default_device(None)
@@ -137,7 +137,7 @@ def settle_process() -> None:
     torch.set_grad_enabled(True)
     torch.set_autocast_enabled("cpu", False)
     torch.autograd.set_detect_anomaly(False)
-    if torch.are_deterministic_algorithms_enabled():  # else torch would import its compiler to say so, in a second
+    if torch.are_deterministic_algorithms_enabled():  # otherwise torch would spend a second importing its compiler
         torch.use_deterministic_algorithms(False)
     torch.set_float32_matmul_precision("highest")
     torch.set_flush_denormal(False)
@@ -146,7 +146,7 @@ def settle_process() -> None:
 
 
 def _simple(value: Any) -> dict[str, Any]:
-    """A choice, as it can be sent: its text if it is one, else what kind of thing it is."""
+    """Return a choice as it can be sent: its text if it is one, else its type."""
     if type(value) is str:
         return {"text": value[:1000]}
     return {"none": value is None or value is Ellipsis, "type": type(value).__name__[:100]}
@@ -202,12 +202,12 @@ class Server:
 
 @cache
 def compiled(source: str, filename: str) -> CodeType:
-    """A module's code; the warm process compiles what many children will import, once."""
+    """Compile a module; the warm process does so once for all its children."""
     return compile(source, filename, "exec", dont_inherit=True)
 
 
 class View(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """The library as this exercise may use it: the sources that came with the task, and nothing else by its name."""
+    """Finds the library as this exercise may use it: the sources that came with the task, and nothing else of it."""
 
     def __init__(self, sources: dict[str, str]) -> None:
         self.sources = sources
@@ -231,7 +231,7 @@ class View(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 class Library(View):
-    """The whole library. Its modules are told which files they are, as where it is installed."""
+    """Finds the whole library. Its modules have paths, as if it were installed."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         spec = super().find_spec(name, path, target)
@@ -240,12 +240,12 @@ class Library(View):
         return spec
 
     def file(self, name: str) -> str:
-        """Where it would be."""
+        """Return the path that the module would have."""
         return f"/{name.replace('.', '/')}{'/__init__' if self.is_package(name) else ''}.py"
 
     def get_code(self, fullname: str) -> CodeType:
         return compile(self.sources[fullname], self.file(fullname), "exec", dont_inherit=True)
 
     def get_data(self, path: str) -> bytes:
-        """A text that lies beside a module, for `pkgutil.get_data`."""
+        """Return a text beside a module, for `pkgutil.get_data`."""
         return self.sources[path].encode()

@@ -1,4 +1,4 @@
-"""What Jupyter and Colab put around a notebook's cells: magics, `display`, a running event loop, a drive to mount."""
+"""Jupyter and Colab around a notebook's cells: magics, `display`, a running event loop, a drive to mount."""
 
 import asyncio
 import builtins
@@ -15,12 +15,12 @@ import matplotlib
 import torch
 
 RUNNING_MAGICS = ("time", "timeit", "capture", "prun", "matplotlib", "memit", "pyinstrument", "wandb")
-"""Those above a cell that run the cell."""
+"""The cell magics that run their cell."""
 WRITING_MAGICS = ("writefile", "file")
 
 
 class Nothing:
-    """What a magic without effect gives, and all that it has: nothing is measured, and nothing is shown."""
+    """The result of a magic without effect, and all its attributes: nothing is measured, and nothing is shown."""
 
     def __getattr__(self, name: str) -> "Nothing":
         if name.startswith("__"):
@@ -41,7 +41,7 @@ class Nothing:
 
 
 class Missing:
-    """A library that is not installed here, in place of what was imported: only its use is an error."""
+    """Stands in for an import from a library that is not installed here: only its use is an error."""
 
     def __init__(self, error: ModuleNotFoundError) -> None:
         self.__dict__["__error__"] = error
@@ -56,7 +56,7 @@ class Missing:
 
 
 class Shell(Nothing):
-    """What `get_ipython()` gives: it writes files and runs them, beside the notebook; all else does nothing."""
+    """The result of `get_ipython()`: it runs code, and writes and runs files beside the notebook, and no more."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.user_ns = namespace
@@ -79,7 +79,7 @@ class Shell(Nothing):
 
 
 def write_file(line: str, text: str) -> None:
-    """`%%writefile [-a] PATH`."""
+    """Do as `%%writefile [-a] PATH` does."""
     words = shlex.split(line)
     path = os.path.expanduser(words[-1])
     with open(path, "a" if {"-a", "--append"} & set(words[:-1]) else "w", encoding="utf-8") as file:
@@ -96,12 +96,12 @@ class Colab(types.ModuleType):
 
 
 def display(*objects: Any, **options: Any) -> None:
-    """IPython's `display`, as text."""
+    """Print objects as text, in place of IPython's `display`."""
     print(*objects)
 
 
 def new_namespace() -> dict[str, Any]:
-    """`__main__`, emptied, with what a notebook finds there; modules beside the notebook can be imported."""
+    """Make a new `__main__` with all that a notebook finds there; modules beside the notebook can be imported."""
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     sys.path.append(os.getcwd())  # last: a student's random.py must not take the place of a library's
@@ -112,7 +112,7 @@ def new_namespace() -> dict[str, Any]:
     names = {**dict.fromkeys(("_", "__", "___", "_i", "_ii", "_iii"), ""), "In": [""], "Out": {}}
     namespace.update(names, __builtins__=builtins, get_ipython=lambda: shell, display=display)
     asyncio.set_event_loop_policy(_Policy())
-    vars(torch)["set_num_interop_threads"] = Nothing()  # too late here, and in time where the student ran it
+    vars(torch)["set_num_interop_threads"] = Nothing()  # too late here, but in time where the student ran it
     vars(matplotlib)["use"] = Nothing()  # there is no screen
     if (ipython := sys.modules.get("IPython")) is not None:
         ipython.get_ipython = namespace["get_ipython"]  # type: ignore[attr-defined]
@@ -120,7 +120,7 @@ def new_namespace() -> dict[str, Any]:
 
 
 class _Waits:
-    """What an event loop waits with: there are no connections here, only time and other threads."""
+    """The selector of an event loop without connections: it waits only for time to pass, or for other threads."""
 
     def __init__(self) -> None:
         self.woken = threading.Event()
@@ -132,7 +132,7 @@ class _Waits:
 
 
 class Loop(asyncio.BaseEventLoop):
-    """An event loop without the pair of sockets that asyncio's own ones wake themselves with: no socket is allowed."""
+    """An event loop without the pair of sockets by which asyncio's own wake themselves: no socket is allowed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,12 +152,12 @@ class _Policy(asyncio.DefaultEventLoopPolicy):
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The notebook's one loop: what a cell leaves running goes on while another cell waits."""
+    """Return the notebook's one event loop: tasks that a cell leaves running go on while another cell waits."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     return loop
 
 
 def run_to_the_end(waiting: Coroutine[Any, Any, Any]) -> None:
-    """A cell that awaits something."""
+    """Run a cell that awaits something, to its end."""
     _loop().run_until_complete(waiting)

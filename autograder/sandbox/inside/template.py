@@ -23,15 +23,15 @@ WARM = (
     "einops",
     "jaxtyping",
     "matplotlib",
-    "contourpy",  # which matplotlib imports late, and whose compiled part no child could import then
+    "contourpy",  # imported late by matplotlib, when no child could load its compiled part any more
     "IPython.core.inputtransformer2",
 )
 CHILDREN = 1_000_000
-"""Beyond the number of children that a warm process ever forks: no two have the same."""
+"""More children than a warm process ever forks, so that no two children have the same number."""
 
 
 def main() -> None:
-    """Serve until the grader closes the connection; the first argument is its file descriptor, or a socket's path."""
+    """Serve until the grader closes the connection; `control` is its file descriptor, or a socket's path."""
     settings = dict(argument.split("=", 1) for argument in sys.argv[1:])
     sys.path[:0] = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     from inside import confine, zygote
@@ -79,7 +79,7 @@ def _connection(where: str) -> socket.socket:
 
 
 def _warm_up(torch: Any) -> None:
-    """What the first use of torch imports and allocates, without autograd's engine: its threads would not be forked."""
+    """Use torch once, for all that its first use imports; not autograd, whose threads would not survive a fork."""
     torch.nn.Linear(3, 2)(torch.randn(5, 3)).softmax(-1)
     torch.random.fork_rng(devices=[])
 
@@ -92,7 +92,7 @@ class Template:
         self.number = 0
 
     def run(self) -> None:
-        """Fork one at each request, when what it needs late is imported, until the grader is gone."""
+        """Fork one at each request, after importing the `late` modules for it, until the grader is gone."""
         from inside import zygote
         from inside.wire import Closed
 
@@ -124,7 +124,7 @@ class Template:
         return pid
 
     def _become_warm(self, descriptor: int) -> None:
-        """A fork inherits neither of the last two."""
+        """Serve as a warm process; `die_with_parent` and `adopt_orphans` are not inherited by a fork."""
         from inside import confine, zygote
         from inside.wire import Channel
 
@@ -136,7 +136,7 @@ class Template:
 
 
 def import_late(names: list[str]) -> None:
-    """Import what takes long, once for all that are forked from here."""
+    """Import modules that take long, once for all processes that are forked from here."""
     for name in set(names) - sys.modules.keys():
         with contextlib.suppress(ModuleNotFoundError):  # a child says which cell lacks it
             importlib.import_module(name)

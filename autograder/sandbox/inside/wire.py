@@ -1,7 +1,7 @@
 """Messages between the grader and the sandbox: JSON, and the raw numbers of tensors. Never pickle, never an object.
 
-A message is a frame: two lengths, a JSON header, and the bytes of the tensors that the header lists. Whoever reads
-believes nothing: sizes are bounded, dtypes come from a list, and the bytes must fit the shape.
+A message is a frame: two lengths, a JSON header, and the bytes of the tensors that the header lists. The reader
+trusts nothing: sizes are bounded, dtypes come from a list, and the bytes must fit the shape.
 """
 
 import json
@@ -42,15 +42,15 @@ DTYPES = {
 
 
 class BadMessage(Exception):
-    """What came is no message."""
+    """Raised for anything received that is not a message."""
 
 
 class Closed(Exception):
-    """The other side is gone."""
+    """Raised if the other side is gone."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """The message as one frame; a value is None, a bool, a number, a str, bytes, a tensor, or a list, tuple or dict.
+    """Encode the message as one frame; a value is None, a bool, int, float, str, bytes, tensor, list, tuple or dict.
 
     A tensor keeps its strides, its dtype, whether it requires a gradient, and whether it is on the meta device.
     """
@@ -92,7 +92,7 @@ def _described(tensor: Tensor, blobs: list[bytes]) -> dict[str, Any]:
 
 
 def decode(header: bytes, body: bytes) -> dict[str, Any]:
-    """The message in a frame; raises BadMessage for anything that is none."""
+    """Decode the message in a frame; raises BadMessage for anything else."""
     try:
         if header.count(b"[") + header.count(b"{") > HEADER_LIMIT // 16:
             raise BadMessage("too many lists")
@@ -113,7 +113,7 @@ class _Body:
         self.values = self.tensors = 0
 
     def count(self, tensor: bool = False) -> None:
-        """Count one value more; BadMessage once they are too many, for each takes whoever reads it some time."""
+        """Count one more value; raises BadMessage once they are too many, because reading each takes time."""
         self.values += 1
         self.tensors += tensor
         if self.values > MOST_VALUES or self.tensors > MOST_TENSORS:
@@ -158,7 +158,7 @@ def _tensor(held: dict[str, Any], body: _Body) -> Tensor:
     if len(shape) > MOST_AXES or any(type(size) is not int or size < 0 for size in shape):
         raise BadMessage("an impossible shape")
     is_meta = held["meta"] is True
-    most = 2**56 if is_meta and 0 not in shape else BODY_LIMIT  # a long axis of nothing is still long
+    most = 2**56 if is_meta and 0 not in shape else BODY_LIMIT  # an axis is bounded even if another one is 0
     if math.prod(max(size, 1) for size in shape) > most:
         raise BadMessage("too large a shape")
     if is_meta:
@@ -168,7 +168,7 @@ def _tensor(held: dict[str, Any], body: _Body) -> Tensor:
     found = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(dtype) if length else torch.empty(0, dtype=dtype)
     found = found.reshape(shape)
     if dtype == torch.bool:
-        found = found.view(torch.uint8) != 0  # a byte that is neither 0 nor 1 is no bool
+        found = found.view(torch.uint8) != 0  # a byte that is neither 0 nor 1 is not a valid bool
     if "order" in held:
         order = held["order"]
         if len(order) != len(shape) or sorted(order) != list(range(len(shape))):
@@ -179,7 +179,7 @@ def _tensor(held: dict[str, Any], body: _Body) -> Tensor:
 
 
 class Channel:
-    """One end of a connection over which messages go."""
+    """One end of a connection that carries messages."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -199,7 +199,7 @@ class Channel:
                 raise Closed(str(error)) from None
 
     def receive(self, meanwhile: Callable[[], None] | None = None) -> dict[str, Any]:
-        """The next message; `meanwhile` is called about every `POLL_SECONDS` until it is there, bytes or no bytes."""
+        """Return the next message; `meanwhile` is called about every `POLL_SECONDS` until all of it has arrived."""
         self.called = time.monotonic()
         header_length, body_length = LENGTHS.unpack(self._exactly(LENGTHS.size, meanwhile))
         if header_length > HEADER_LIMIT or body_length > BODY_LIMIT:

@@ -1,4 +1,4 @@
-"""What stands in the library in place of what an exercise asks for: it can be named and imported, and not called."""
+"""Stand-ins in the library for the names that an exercise asks for: they can be imported, but not called."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from .failure import ContractBroken
 
 
 class Withheld(ContractBroken):
-    """Something was called that this exercise asks for."""
+    """Raised if something is called that this exercise asks for."""
 
     def __init__(self, name: str) -> None:
         super().__init__("forbidden", f"{name} is not available in this exercise, which asks for it")
@@ -24,5 +24,5 @@ class _StandIn(type):
 
 
 def stand_in(name: str) -> type:
-    """Something with that name: an answer's cell may import the library's own, to compare with it below."""
+    """Make a stand-in of that name: an answer's cell may import the library's own, to compare with it below."""
     return _StandIn(name, (), {})

@@ -21,7 +21,7 @@ WATCH_SECONDS = 0.1
 
 
 def received(control: Any) -> tuple[dict[str, Any], list[int]]:
-    """A request, and the descriptor that comes with it, which is that of a process to be forked."""
+    """Receive a request, and the descriptor that comes with it: the connection of a process to be forked."""
     from inside.wire import Closed
 
     marker, descriptors, _, _ = socket.recv_fds(control.connection, 1, 1)
@@ -31,12 +31,12 @@ def received(control: Any) -> tuple[dict[str, Any], list[int]]:
 
 
 def use_as_home(folder: str) -> None:
-    """What a library keeps in files goes there; it must not know the user's own."""
+    """Let libraries keep their files in the folder, not in the user's home, which they must not know."""
     os.environ.update(HOME=folder, TMPDIR=folder, MPLCONFIGDIR=folder)
 
 
 class Zygote:
-    """Forks, watches and ends the children; their numbers come after the `first`."""
+    """Forks, watches and ends the children, which are numbered from `first` + 1."""
 
     def __init__(self, control: Any, settings: dict[str, str], serve: Any, first: int = 0) -> None:
         self.control, self.settings, self.serve = control, settings, serve
@@ -47,7 +47,7 @@ class Zygote:
         """The bounds that children were ended for."""
 
     def run(self) -> None:
-        """Answer the grader's requests until it is gone, and meanwhile watch whatever lives."""
+        """Answer the grader's requests until it is gone, and watch the living children meanwhile."""
         from inside.wire import Closed
 
         watched = 0.0
@@ -76,7 +76,7 @@ class Zygote:
                     self.control.send(self._end(**message))
 
     def _look(self, pid: int) -> dict[str, Any]:
-        """What a child does and holds; one that is beyond a bound is ended, whatever the grader is doing."""
+        """Return a child's state; one that has broken a bound is ended, whatever the grader is doing."""
         from inside.looking import state_of
 
         state = state_of(pid, *self.living[pid])
@@ -119,7 +119,7 @@ class Zygote:
         return Bounds(**{name: limits[name] for name in names}, quota=self.settings.get("quota") == "yes")
 
     def _scratch(self) -> str:
-        """The folder of the child that was forked last; no other child ever has it."""
+        """Return the folder of the child forked last; no other child ever has it."""
         return os.path.join(self.settings["scratch"], str(self.number))
 
     def _become_student(self, limits: dict[str, Any], descriptor: int, scratch: str) -> None:
@@ -153,9 +153,9 @@ class Zygote:
         self.serve.serve(connection, limits["time"])
 
     def _end(self, *, pid: int, patience: float, kill: float, do: str = "end") -> dict[str, Any]:
-        """Let the child end by itself or kill it; how it ended, what it used, and what is left of it, if anything is.
+        """Let the child end by itself or kill it; return how it ended, what it used, and what is left of it, or "".
 
-        Nobody waits for one that cannot be killed, and nothing is forked beside what is left: the grader then ends
+        A child that cannot be killed is not waited for, and nothing is forked beside what is left: the grader then ends
         this process, and with it its file system or its folder.
         """
         status, usage = _waited(pid, patience)
@@ -175,13 +175,13 @@ class Zygote:
         }
 
     def _left(self) -> str:
-        """Remove what the child has written; what is left, a process or files, in words."""
+        """Remove what the child has written; return what is left, a process or files, in words."""
         from inside.scratch import clear
 
         try:
             os.waitpid(-1, os.WNOHANG)
             return "a process of its own"
-        except ChildProcessError:  # as it must be
+        except ChildProcessError:  # none is left, as it must be
             pass
         try:
             clear(self.settings["scratch"])
@@ -191,7 +191,7 @@ class Zygote:
 
 
 def rules_of(settings: dict[str, str]) -> dict[str, list[str]]:
-    """What Landlock lets a child read; in a container, which has a Python of its own, that is found there."""
+    """Return the paths that Landlock lets a child read; a container, with its own Python, finds them itself."""
     from inside.readable import DEVICES, python_folders
 
     if "rules" in settings:
@@ -201,7 +201,7 @@ def rules_of(settings: dict[str, str]) -> dict[str, list[str]]:
 
 
 def _waited(pid: int, seconds: float) -> tuple[int, resource.struct_rusage | None]:
-    """How a child has ended, and what it used; None for that if it has not ended after so many seconds."""
+    """Return a child's exit status and what it used; None for that if it has not ended after `seconds`."""
     last = time.monotonic() + seconds
     while True:
         ended, status, usage = os.wait4(pid, os.WNOHANG)

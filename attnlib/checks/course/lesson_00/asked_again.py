@@ -17,24 +17,24 @@ WORDS = (
 
 
 def dot(one: str, other: str) -> int:
-    """The dot product of two words by letter counts."""
+    """Return the dot product of two words by letter counts."""
     theirs = Counter(other)
     return sum(times * theirs[letter] for letter, times in Counter(one).items())
 
 
 def shared(one: str, other: str) -> list[str]:
-    """The letters of the first that are in the other, each once."""
+    """Return the letters of the first word that are also in the other, each once."""
     return [letter for letter in dict.fromkeys(one) if letter in other]
 
 
 def listed(letters: list[str]) -> str:
-    """Letters, or words, as a sentence lists them."""
+    """List letters, or words, as in a sentence."""
     quoted = [f"“{letter}”" for letter in letters]
     return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def largest_dot(word: str, best: str, tied: str, longest: str) -> Question:
-    """Which of four words fits `word` best: itself, `best`, the `longest`, or `best` in a tie with another."""
+    """Ask which of four words fits `word` best: itself, `best`, the `longest`, or `best` in a tie with another."""
     letters = shared(word, best)
     terms = " + ".join(f"{Counter(word)[letter]}·{best.count(letter)}" for letter in letters)
     return Question(
@@ -67,7 +67,7 @@ def largest_dot(word: str, best: str, tied: str, longest: str) -> Question:
 
 
 def draw(chance: Random) -> dict[str, Any]:
-    """Words in which every misunderstanding chooses another one than the largest product does."""
+    """Draw words such that every misunderstanding leads to another word than the largest dot product."""
     while True:
         word, (best, tied, longest) = chance.choice(ASKING.split()), chance.sample(WORDS.split(), 3)
         if len(longest) <= max(map(len, (word, best, tied))) or shared(word, best) != shared(word, tied):

@@ -4,7 +4,7 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
 
 
 def query_of_it() -> Question:
-    """Whether a projection knows what a word refers to."""
+    """Ask whether a projection knows what a word refers to."""
     return Question(
         text="“The animal did not cross the street because it was tired” and “… because it was wide”: each word is "
         "a row of X, six numbers from one table, without positions. Random matrices project X to queries, keys and "

@@ -13,11 +13,11 @@ SENTENCES = (
     ("In spring the river reaches the old bridge again", "river", "bridge", "reaches"),
     ("The dog followed that man", "dog", "man", "followed"),
 )
-"""Each with two words that change places, and one that does not."""
+"""Sentences, each with two words that change places, and one that does not."""
 
 
 def dot_spread(root: int) -> Question:
-    """How far dot products spread of vectors with root² entries."""
+    """Ask for the standard deviation of dot products of vectors with root² entries."""
     d = root**2
     return Question(
         text=f"The vectors q and k have d = {d} entries each, all independent, with mean 0 and variance 1. About how "
@@ -39,7 +39,7 @@ def dot_spread(root: int) -> Question:
 
 
 def swapped_words(sentence: str, one: str, other: str, third: str) -> Question:
-    """What self-attention without positions makes of a sentence in which two words change places."""
+    """Ask how the outputs of self-attention without positions change if two words of a sentence change places."""
     n = counted(len(sentence.split()))
     return Question(
         text=f"Self-attention without positions reads “{sentence}”, and then the same sentence with “{one}” and "

@@ -7,7 +7,7 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption,
 
 
 def reshaped_heads(words: int, columns: int, heads: int) -> Question:
-    """What is in head 0 of a reshape, where `heads` divides the number of words and that of columns."""
+    """Ask what head 0 of a reshape contains; `heads` must divide the number of words and that of columns."""
     wide, whole = columns // heads, words // heads
     return Question(
         text=f"`x` has the shape (1, {words}, {columns}): one sentence of {counted(words)} words, each with "
@@ -44,7 +44,7 @@ def reshaped_heads(words: int, columns: int, heads: int) -> Question:
 
 
 def draw(chance: Random) -> dict[str, Any]:
-    """Two to five heads, and lengths that they divide."""
+    """Draw two to five heads, and lengths that their number divides."""
     heads = chance.randint(2, 5)
     return {"words": heads * chance.randint(2, 5), "columns": heads * chance.randint(2, 4), "heads": heads}
 

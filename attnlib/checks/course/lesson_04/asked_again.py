@@ -19,7 +19,7 @@ DATES = (
 
 
 def shuffled_memory(english: int, german: int, column: int) -> Question:
-    """What happens if the words that answer are shuffled, and those that ask are not."""
+    """Ask what happens to output and weights if the words that answer are shuffled, and those that ask are not."""
     return Question(
         text=f"Cross-attention without positions: {counted(german)} German words ask, {counted(english)} English words "
         f"answer. Now the English words come in another order, and “animal” moves from column 1 of the weights to "
@@ -44,7 +44,7 @@ def shuffled_memory(english: int, german: int, column: int) -> Question:
 
 
 def longer_source(day: str, date: str) -> Question:
-    """What moves the attention when the text before a digit gets longer."""
+    """Ask what makes the attention move when the text before a digit gets longer."""
     longer = f"{day}, {date}"
     moved, place = len(longer) - len(date), len(date) - 1
     return Question(

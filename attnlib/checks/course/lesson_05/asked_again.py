@@ -10,7 +10,7 @@ FILLS = ("-1e4", "-1e5", "-1e9", "-1e30")
 
 
 def zeroed_future(first: int, own: int, future: int) -> Question:
-    """Whether a future word is felt whose weight is set to 0; the numbers are e^score of three words."""
+    """Ask whether a future word with its weight set to 0 still has an effect; the numbers are three words' e^score."""
     total = first + own + future
     kept = Fraction(first + own, total)
     return Question(
@@ -31,7 +31,7 @@ def zeroed_future(first: int, own: int, future: int) -> Question:
 
 
 def blocked_row(keys: int, fill: str) -> Question:
-    """The weights of a row in which every key is blocked with a large negative number."""
+    """Ask for the weights of a row in which every key is blocked with a large negative number."""
     n = counted(keys)
     return Question(
         text=f"A query has {n} keys, all of them blocked by `scores.masked_fill(~mask, {fill})`. What are the {n} "

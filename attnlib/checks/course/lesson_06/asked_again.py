@@ -7,7 +7,7 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption,
 
 
 def no_residuals(words: int, width: int, layers: int, heads: int) -> Question:
-    """How alike random words are after many layers of attention and nothing else."""
+    """Ask how alike random words are after many layers of attention and nothing else."""
     n = counted(words)
     return Question(
         text=f"{n.capitalize()} random words of width {width} go through {layers} layers of multi-head attention with "
@@ -35,7 +35,7 @@ def no_residuals(words: int, width: int, layers: int, heads: int) -> Question:
 
 
 def draw(chance: Random) -> dict[str, Any]:
-    """Stacks as deep as the lesson's, or deeper."""
+    """Draw a stack as deep as the lesson's, or deeper."""
     heads = chance.choice((2, 4, 8))
     numbers = {"words": chance.randint(6, 12), "width": heads * chance.choice((8, 16)), "heads": heads}
     return {**numbers, "layers": chance.randint(24, 40)}

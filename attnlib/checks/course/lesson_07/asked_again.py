@@ -7,7 +7,7 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption,
 
 
 def no_position(place: int, words: int) -> Question:
-    """Which outputs of causal attention differ if the words at `place` and behind it change places, counted from 1."""
+    """Ask which outputs of causal attention change if the word at `place`, from 1, and the next one change places."""
     here, there = ordinal(place), ordinal(place + 1)
     earlier = "The first word sees" if place == 2 else f"The words before position {place} see"
     before = f"{earlier} neither. " if place > 1 else ""
@@ -37,7 +37,7 @@ def no_position(place: int, words: int) -> Question:
 
 
 def draw(chance: Random) -> dict[str, Any]:
-    """Two neighbours that are not at the end."""
+    """Draw two neighbours that are not at the end."""
     words = chance.randint(6, 12)
     return {"place": chance.randint(1, words - 3), "words": words}
 

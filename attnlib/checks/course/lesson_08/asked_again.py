@@ -9,11 +9,11 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption,
 VOCABULARIES = (20, 27, 35, 50, 65, 80, 96, 128, 256, 512, 1000, 4096, 8000, 32000, 50257)
 
 Model = tuple[int, float]
-"""How many characters a token has, and the loss of one in nats."""
+"""The number of characters in a token, and the loss of a token in nats."""
 
 
 def first_loss(vocabulary: int) -> Question:
-    """The loss of a model that knows nothing yet."""
+    """Ask for the loss of a model that knows nothing yet."""
     loss = math.log(vocabulary)
     return Question(
         text="A language model with small random weights, not trained for a single step, reads a text. Its vocabulary "
@@ -40,7 +40,7 @@ def first_loss(vocabulary: int) -> Question:
 
 
 def overfitted() -> Question:
-    """How far the loss falls on lines that are learned by heart."""
+    """Ask how far the loss falls on lines that are learned by heart."""
     return Question(
         text="A language model with a vocabulary of 35 characters and a hundred thousand weights is trained on the "
         "same eight lines in every step. Each gives a colour and its name, as “#ff00aa pink” does, and has a line "
@@ -58,13 +58,13 @@ def overfitted() -> Question:
 
 
 def a_character(model: Model) -> float:
-    """Nats for each character, to three digits, so that equal ones are equal."""
+    """Return the nats for each character to three digits, so that equal models compare as equal."""
     characters, loss = model
     return round(loss / characters, 3)
 
 
 def bits(first: Model, second: Model) -> Question:
-    """Which of two models with tokens of other lengths would compress a text better."""
+    """Ask which of two models, with tokens of different lengths, would compress a text better."""
     each = (a_character(first), a_character(second))
     told = ", and ".join(
         f"{loss} nats for {counted(characters)} character{'s' * (characters > 1)} are {cost:.2f} a character"
@@ -102,7 +102,7 @@ def _tokens(characters: int) -> str:
 
 
 def _models(chance: Random) -> dict[str, Any]:
-    """The one with longer tokens has the larger loss, and is better, or as good."""
+    """Draw two models: the one with longer tokens has the larger loss, and is better, or as good."""
     short, long = sorted(chance.sample(range(1, 7), 2))
     tenths = chance.randint(6, 14)
     worse = tenths + chance.choice((0, 1, 2, 3, 4))

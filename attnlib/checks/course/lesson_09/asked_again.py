@@ -7,11 +7,11 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption,
 
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 TOO_MANY = 16
-"""How many times too large the largest option is."""
+"""The factor by which the largest option is too large."""
 
 
 def size(number: int) -> str:
-    """A number of bytes as people say it.
+    """Write a number of bytes in the largest unit that fits.
 
     >>> size(2 * 1024**3), size(40 * 1024)
     ('2 GiB', '40 KiB')
@@ -23,7 +23,7 @@ def size(number: int) -> str:
 
 
 def what_to_keep() -> Question:
-    """What is needed of the earlier tokens to compute the next one."""
+    """Ask what is needed of the earlier tokens to compute the next one."""
     return Question(
         text="A decoder with a causal mask has read n tokens, and token n + 1 comes. What do you need of the earlier "
         "tokens, in each layer, so that only the new one goes through the matrices?",
@@ -37,7 +37,7 @@ def what_to_keep() -> Question:
 
 
 def cache_size(layers: int, heads: int, d_head: int, tokens: int) -> Question:
-    """How large the cache of one conversation is, at two bytes a number."""
+    """Ask how large the cache of one conversation is, at two bytes a number."""
     a_token = 2 * layers * heads * d_head * 2
     return Question(
         text=f"A decoder has {layers} layers of {heads} heads, each with keys and values of its own, {d_head} wide, at "
@@ -68,12 +68,12 @@ def cache_size(layers: int, heads: int, d_head: int, tokens: int) -> Question:
 
 
 def weights(layers: int, d_model: int) -> int:
-    """The bytes of a decoder's weights, at two a number, without the embedding: four matrices and an MLP a layer."""
+    """Return the bytes of a decoder's weights, at two a number: four matrices and an MLP a layer, no embedding."""
     return 12 * layers * d_model**2 * 2
 
 
 def reach(layers: int, window: int) -> Question:
-    """How far back the farthest token is that can change the last output."""
+    """Ask how far back the farthest token is that can change the last output."""
     seen, farthest = window - 1, layers * (window - 1)
     return Question(
         text=f"{counted(layers).capitalize()} layers, each with a window of {window}: a token attends to the last "
@@ -106,7 +106,7 @@ def reach(layers: int, window: int) -> Question:
 
 
 def _decoder(chance: Random) -> dict[str, Any]:
-    """One whose cache is a round size, and of a conversation so long that the largest option exceeds the weights."""
+    """Draw a decoder and a conversation so long that the largest option for its cache exceeds the weights."""
     while True:
         numbers = {
             "layers": chance.choice((6, 8, 12, 16, 24, 32, 40, 48, 64, 80)),

@@ -4,7 +4,7 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
 
 
 def fixed_period(period: int) -> Question:
-    """What a model learns if the block has the same length in every sequence."""
+    """Ask what a model learns if the repeated block has the same length in every sequence."""
     back = period - 1
     return Question(
         text="A model with two layers and rotary positions reads sequences in which a block of random tokens, drawn "

@@ -4,7 +4,7 @@ from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
 
 
 def what_is_needed() -> Question:
-    """What a model must find out to fill in masked atoms."""
+    """Ask what a model must find out to fill in masked atoms."""
     return Question(
         text="A model reads chemical reactions as text, in SMILES: on the left what goes in, then “>>”, then the "
         "product. Every second atom of the product is masked. What must it find out to fill in nearly all of them?",
@@ -18,7 +18,7 @@ def what_is_needed() -> Question:
 
 
 def other_spelling() -> Question:
-    """What the head that maps atoms says of a reaction in another order."""
+    """Ask what the head that maps atoms says about a reaction written in another order."""
     return Question(
         text="Lesson 12's model was trained on reactions from patents. One of its heads says which atom on the left "
         "each atom of the product was. In `CC(=O)O.CCO>>CCOC(C)=O`, spelled as in the patents, it says that the "
