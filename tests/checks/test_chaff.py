@@ -102,6 +102,8 @@ def test_nobody_changes_the_inputs_that_are_drawn_once_for_all(table: Observed) 
     _drawn.cache_clear()
     for case in cases:
         fresh = observe(exercise, exercise.reference, case).inputs
+        if not fresh:  # the reference can't be built with these sizes
+            continue
         given = [each[case.name].inputs for each in seen if each[case.name].inputs]  # none if it couldn't be built
         assert all(are_alike(fresh, inputs) for inputs in {id(inputs): inputs for inputs in given}.values())
 

@@ -96,6 +96,7 @@ RAISED: list[Callable[[], Any]] = [
     lambda: of_two(1),
     lambda: of_two(1, 2, 3),
     lambda: of_two(1, 2, z=3),
+    lambda: X.max(1, 2, 3),
     lambda: X.gather(0, torch.full((1, 3), 5)),
     lambda: F.embedding(torch.tensor([5]), X),
     lambda: X.unsqueeze(5),
