@@ -30,6 +30,7 @@ from attnlib.checks.practising.symptom import symptom_of
 from attnlib.checks.practising.table import LONGEST_LINE, MOST_LINES, TELLTALE, Row, checksum
 from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
+from autograder.proof.telltales import telltale
 
 MOST_WRONG = 3
 """The most lines in one wrong place: with more, it is not a wrong line any more."""
@@ -66,7 +67,7 @@ def unreadable(wrong: Wrong, bug: Bug) -> str:
         return "not one wrong place, or a line that is missing"
     if any(len(change.lines) > MOST_WRONG for change in bug.changes):
         return "many wrong lines"
-    return ""
+    return telltale(bug)
 
 
 def tried(name: str, memory: Memory | None = None) -> tuple[list[Row], dict[str, str]]:
