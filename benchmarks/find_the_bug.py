@@ -28,7 +28,7 @@ from attnlib.checks.practising.records import record
 from attnlib.checks.practising.review import slip_of
 from attnlib.checks.practising.table import Row, rows
 
-VERSION, SEED, KEPT_OUT = 1, 0, 300
+VERSION, SEED, KEPT_OUT = 2, 0, 300
 
 
 def kept_out(seed: int = SEED, count: int = KEPT_OUT) -> set[str]:

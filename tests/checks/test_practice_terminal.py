@@ -109,6 +109,30 @@ def test_the_editor_repairs_the_code(file, tmp_path, monkeypatch, capsys, edit, 
     assert said in " ".join(out.split())
 
 
+def test_the_editor_opens_what_was_saved_last(file, tmp_path, monkeypatch, capsys):
+    editor, seen = tmp_path / "editor.py", tmp_path / "seen"
+    editor.write_text(
+        "import sys\ntext = open(sys.argv[1]).read()\n"
+        f"open({str(seen)!r}, 'a').write(text + '#' * 20)\nopen(sys.argv[1], 'w').write('# mine\\n' + text)"
+    )
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {editor}")
+    answered(monkeypatch, capsys, "e", "e", "q")
+    first, second, _ = seen.read_text().split("#" * 20)
+    assert "# mine" not in first
+    assert second == f"# mine\n{first}"
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 90, 100])
+def test_no_key_is_cut_from_its_meaning(file, monkeypatch, capsys, width):
+    _, out = answered(monkeypatch, capsys, "g", "q", width=width)
+    keys = [line for line in out.split("\n") if " · " in line or line.endswith(" ·")]
+    told = " ".join(keys[:3]).split(" · ")
+    assert len(told) >= 6
+    for line in keys:
+        assert all(re.fullmatch(r"[\w ]+ = [\w ]+( ·)?", part) for part in line.split(" · ")), line
+
+
 def test_in_a_terminal_nothing_passed_is_one_sentence_and_a_failure(file, monkeypatch, capsys):
     file.unlink()
     status, out = answered(monkeypatch, capsys)

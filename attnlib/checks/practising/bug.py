@@ -83,7 +83,9 @@ class Bug:
         for change in self.changes:
             wrong = textwrap.dedent("\n".join(code[line - 1] for line in change.lines)).split("\n")
             right = textwrap.dedent(change.repair).split("\n") if change.repair else []
-            rows += [f"line {change.lines[0]}:", *(f"- {row}" for row in wrong), *(f"+ {row}" for row in right)]
+            first, last = change.lines[0], change.lines[-1]
+            where = f"line {first}:" if first == last else f"lines {first} to {last}:"
+            rows += [where, *(f"- {row}" for row in wrong), *(f"+ {row}" for row in right)]
         return "\n".join(rows)
 
 

@@ -24,6 +24,10 @@ class OpenedBug:
     hints: int = 0
     wrong: int = 0
     closed: bool = False
+    edited: str = ""
+    """The learner's repair so far, in a terminal."""
+    repaired: bool = False
+    """True once the learner's own repair has passed, which may be another one than ours."""
     thing = "mistake"
     """The word for it when it is due again."""
 
@@ -73,10 +77,11 @@ class OpenedBug:
         if not terminal:
             in_cell = next_cell(cell)
             where = "in the next cell" if in_cell else "below"
+            numbers = "To number its lines, press Esc, then Shift+L. " if in_cell else ""
             line = "Name the wrong line, `practice.line(7)` or `practice.line('a piece of it')`"
             both = "Name both wrong lines at once, as in `practice.line(7, 9)`"
             ways = (
-                f"The code is {where}. {both if len(self.bug.changes) > 1 else line}; or say what is true, "
+                f"The code is {where}. {numbers}{both if len(self.bug.changes) > 1 else line}; or say what is true, "
                 "`practice.because('A')`; or repair it and run its cell. There are also `practice.hint()`, "
                 "`practice.give_up()` and `practice.next()`."
             )
@@ -88,7 +93,8 @@ class OpenedBug:
 
     def solution(self) -> list[Section]:
         """Return the change that repairs the code, and its reason."""
-        return [Section("The change", self.bug.diff(), fixed=True), Section(self.bug.title, self.bug.explanation)]
+        change = "As it was before the bug" if self.repaired else "The change"
+        return [Section(change, self.bug.diff(), fixed=True), Section(self.bug.title, self.bug.explanation)]
 
 
 @dataclass

@@ -11,11 +11,12 @@ from attnlib.checks.course.asked_again import AskedAgain
 from attnlib.checks.practising.choose import Item, Refused, choose, is_new, wanted
 from attnlib.checks.practising.opened import Opened, OpenedBug, OpenedQuestion
 from attnlib.checks.practising.quiz import judged_lines, line_named
+from attnlib.checks.practising.repairs import is_unchanged, still_wrong
 from attnlib.checks.practising.review import GIVEN_UP, SOLVED, WITH_HELP, Review, remember, review
 from attnlib.checks.practising.shown import Shown
 from attnlib.checks.practising.table import Row
 from attnlib.checks.standing.kept import best_scores
-from attnlib.checks.verdict.report import Section, headline
+from attnlib.checks.verdict.report import Section
 
 MOST_COSTS = 3
 """The number of hints and wrong answers with which a mistake counts as not known."""
@@ -160,9 +161,12 @@ class Practice:
     def repaired(self, attempt: Any) -> Shown:
         """Answer by repairing the code: run its check on what the cell defines."""
         opened = self._open_bug()
+        if is_unchanged(opened.bug, attempt):
+            return Shown("Nothing was changed", (Section("", "That costs nothing: repair the code, then check it."),))
         report = run(opened.bug.exercise, attempt)
         if not report.passed:
-            return self._not_yet(opened, Section("", headline(report).rpartition(" (")[0]))
+            return self._not_yet(opened, *still_wrong(opened.bug, report))
+        opened.repaired = True
         return self._found(opened, "Right: the check passes")
 
     def hint(self) -> Shown:
@@ -202,9 +206,9 @@ class Practice:
             raise Refused("A question is open: it is answered by a letter, `practice.answer('A')`.")
         return opened
 
-    def _not_yet(self, opened: Opened, told: Section) -> Shown:
+    def _not_yet(self, opened: Opened, *told: Section) -> Shown:
         opened.wrong += 1
-        return Shown("Not yet", (told,))
+        return Shown("Not yet", told)
 
     def _found(self, opened: Opened, told: str) -> Shown:
         cost = opened.hints + opened.wrong

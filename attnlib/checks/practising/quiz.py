@@ -43,11 +43,12 @@ def line_named(code: str, where: int | str) -> int:
 def explanations(bug: Bug) -> dict[str, str]:
     """Return the bug's explanation and up to three others of its exercise, by letter; always the same for a bug.
 
-    As far as possible, the others are of mistakes in lines that are right here, so that only one of the four is true.
+    As far as possible, the others are of mistakes in lines that are right here, so that only one of the four is true,
+    and of the bug's level: the symptom alone excludes none of them.
     """
     chance = random.Random(bug.key)
     others: list[str] = []
-    for strict, slips in ((True, _served), (False, _served), (False, _known)):
+    for strict, slips in ((True, _of_its_level), (True, _served), (False, _served), (False, _known)):
         if len(others) == len(LETTERS) - 1:
             break
         for slip in chance.sample(found := slips(bug), min(MOST_LOOKED_AT, len(found))):
@@ -59,6 +60,13 @@ def explanations(bug: Bug) -> dict[str, str]:
     titles = [bug.title, *others]
     chance.shuffle(titles)
     return dict(zip(LETTERS, titles, strict=False))
+
+
+def _of_its_level(bug: Bug) -> list[str]:
+    """Return those of `_served` that show as the bug does: an exception, a wrong shape, wrong values, and so on."""
+    levels = {row.slip: row.level for row in rows() if row.exercise == bug.exercise and not row.dialect}
+    level = next((row.level for row in rows() if row.exercise == bug.exercise and row.key == bug.key), None)
+    return [slip for slip in _served(bug) if levels[slip] == level]
 
 
 def _served(bug: Bug) -> list[str]:
@@ -86,7 +94,10 @@ def hints(bug: Bug, options: dict[str, str]) -> list[str]:
     first = next(n for n, line in enumerate(lines, 1) if line.startswith(("def ", "class ", "@")))
     third = max(3, (len(lines) - first) // 3)
     start = max(first, wrong[0] - (wrong[0] - first) % third)
-    told = [f"A wrong line is among lines {start} to {min(len(lines), start + third - 1)}."]
+    last = max(n for n in range(start, min(len(lines), start + third - 1) + 1) if lines[n - 1].strip())
+    start = min(n for n in range(start, last + 1) if lines[n - 1].strip())
+    ends = [textwrap.shorten(lines[n - 1], 40, placeholder=" …") for n in (start, last)]
+    told = [f"A wrong line is among lines {start} to {last}, from `{ends[0]}` to `{ends[1]}`."]
     chance = random.Random(f"{bug.key} hints")
     wrong_letters = [letter for letter, title in options.items() if title != bug.title]
     if len(wrong_letters) > 1:

@@ -25,6 +25,7 @@ KEYS = "{line} · A to D = what is true · e = edit · h = hint · g = give up �
 ONE, BOTH = "7 = that line", "7 9 = both wrong lines"
 TO_A_QUESTION = "A to {last} = your answer · h = hint · g = give up · s = show the question · q = quit"
 AFTER = "Enter = next · q = quit"
+HARD = "\N{NO-BREAK SPACE}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +65,7 @@ def _ask_about(practice: Practice, asked: Shown) -> bool:
     opened = practice.opened
     assert opened is not None
     while not opened.closed:
-        _say(f"\n{_keys(opened)}")
+        _say("\n" + _kept_together(_keys(opened)))
         answer = input("> ").strip()
         if answer.lower() in ("q", "quit", "exit"):
             return False
@@ -77,7 +78,7 @@ def _ask_about(practice: Practice, asked: Shown) -> bool:
         else:
             if shown is not None:
                 _show(shown)
-    _say(f"\n{AFTER}")
+    _say("\n" + _kept_together(AFTER))
     return input("> ").strip().lower() not in ("q", "quit", "exit")
 
 
@@ -85,6 +86,11 @@ def _keys(opened: Opened) -> str:
     if isinstance(opened, OpenedBug):
         return KEYS.format(line=BOTH if len(opened.bug.changes) > 1 else ONE)
     return TO_A_QUESTION.format(last=max(opened.options))
+
+
+def _kept_together(keys: str) -> str:
+    """Join each key with its meaning, so that a line ends between two of them: behind the dot."""
+    return " · ".join(one.replace(" ", HARD) for one in keys.split(" · ")).replace(" ·", f"{HARD}·")
 
 
 def _answered(practice: Practice, answer: str, asked: Shown) -> Shown | None:
@@ -96,8 +102,8 @@ def _answered(practice: Practice, answer: str, asked: Shown) -> Shown | None:
         return practice.line(*map(int, numbers))
     commands: dict[str, Callable[[], Shown | None]] = {"h": practice.hint, "g": practice.give_up}
     if isinstance(opened, OpenedBug):
-        bug = opened.bug
-        commands |= {"e": lambda: _edited(practice, bug), "s": lambda: _show_code(bug)}
+        open_bug, bug = opened, opened.bug
+        commands |= {"e": lambda: _edited(practice, open_bug), "s": lambda: _show_code(bug)}
     else:
         commands["s"] = lambda: asked
     if answer.lower() in commands:
@@ -107,8 +113,12 @@ def _answered(practice: Practice, answer: str, asked: Shown) -> Shown | None:
     raise Refused(f"{answer!r:.40} is no answer.")
 
 
-def _edited(practice: Practice, bug: Bug) -> Shown | None:
-    """Open the code in an editor, then run its check; None, after saying why, if there is nothing to check."""
+def _edited(practice: Practice, opened: OpenedBug) -> Shown | None:
+    """Open the code in an editor, then run its check; None, after saying why, if there is nothing to check.
+
+    The editor opens what was saved last, so that nobody has to write a repair twice.
+    """
+    bug, before = opened.bug, opened.edited or opened.bug.code
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         _say(NO_EDITOR)
@@ -116,15 +126,16 @@ def _edited(practice: Practice, bug: Bug) -> Shown | None:
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, f"{bug.exercise}.py")
-            file.write_text(bug.code + "\n", encoding="utf-8")
+            file.write_text(before + "\n", encoding="utf-8")
             subprocess.run([*shlex.split(editor), str(file)], check=True)
             code = file.read_text(encoding="utf-8")
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         _say(f"The editor `{editor}` could not be used: {getattr(error, 'strerror', '') or error}")
         return None
-    if code.strip() == bug.code.strip():
+    if code.strip() == before.strip():
         _say("Nothing was changed.")
         return None
+    opened.edited = code.rstrip("\n")
     try:
         attempt = defined(code, bug.exercise, "edited")
     except Exception as error:  # the learner's code may raise anything
@@ -176,7 +187,8 @@ def _is_styled() -> bool:
 
 
 def _say(text: str) -> None:
-    print("\n".join(fill(line, _width()) for line in text.split("\n")))
+    """Print a text in the terminal's width; its hard spaces become spaces that no line ends at."""
+    print("\n".join(fill(line, _width()) for line in text.split("\n")).replace(HARD, " "))
 
 
 def _width() -> int:
