@@ -151,10 +151,10 @@ by_loop
 #
 # Take the dot product of *the* with every word of the sentence. **Which word gives the largest one?**
 #
-# - **A**: *the* itself. Nothing fits a vector better than the same vector.
-# - **B**: *street*.
-# - **C**: *because*. It's the longest word, so it has the most letters to match.
-# - **D**: *street* and *tired*, in a tie. Each has two of the letters of *the*, `t` and `e`.
+# - **A**: *the*
+# - **B**: *street*
+# - **C**: *because*
+# - **D**: *street* and *tired*, in a tie
 
 # %%
 ### BEGIN SOLUTION

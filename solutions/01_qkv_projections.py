@@ -542,7 +542,7 @@ query_of_it
 # In the first sentence *it* is the animal, in the second the street. We project both sentences to `q`, `k` and `v` for
 # every word. **Compare the query of *it* in the first sentence with the query of *it* in the second.**
 #
-# - **A**: They are the same four numbers.
+# - **A**: They are the same four numbers, because the same row of the table is multiplied by the same matrix.
 # - **B**: They differ, because the sentences go on differently, and *tired* and *wide* make *it* look for different
 #   things.
 # - **C**: They differ, because a matrix product mixes all the rows of $X$, and the last row is different.

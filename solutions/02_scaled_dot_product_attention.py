@@ -581,10 +581,10 @@ check("softmax", softmax)
 # The entries of $q$ and $k$ are independent, with mean 0 and variance 1, and $d = 256$. About how large is the standard
 # deviation of $q \cdot k$?
 #
-# - **A**: 1, because positive and negative terms cancel
+# - **A**: 1
 # - **B**: 16
-# - **C**: 256, because it has 256 terms
-# - **D**: none you could name, because it depends on the number of keys
+# - **C**: 256
+# - **D**: none you could name: it depends on the number of keys
 
 # %%
 ### BEGIN SOLUTION
@@ -1186,9 +1186,9 @@ hover_links(
 # two words that moved?
 #
 # - **A**: All outputs change, because every word now has other neighbours.
-# - **B**: Every word keeps its output, *cross* as well. The outputs of *animal* and *street* trade places, as the words
-#   did.
-# - **C**: The eleven output rows stay where they are, because attention is a sum, and a sum has no order.
+# - **B**: That of *cross* stays the same, and the other two trade places, because every word takes its own along.
+# - **C**: The eleven output rows all stay the same, also those of the words that moved, because attention is a sum, and
+#   a sum has no order.
 
 # %%
 ### BEGIN SOLUTION

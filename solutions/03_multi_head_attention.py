@@ -503,7 +503,7 @@ print(tuple(q.shape), "->", tuple(together.shape))
 # `x` is `(1, 12, 9)`. What's in head 0 of `x.reshape(1, 3, 12, 3)`?
 #
 # - **A**: the first three columns of all twelve words, as in `split_heads`
-# - **B**: the first four words, with all their nine columns, each word cut into three rows
+# - **B**: all nine columns of the first four words
 # - **C**: every third column of all twelve words
 # - **D**: nothing: the numbers don't fit, and torch raises an error
 

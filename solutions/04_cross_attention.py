@@ -253,7 +253,7 @@ assert_close(asks_itself, self_attention(text), atol=1e-5, rtol=0)
 #
 # - **A**: the rows of the output change places, as in lesson 02
 # - **B**: output and weights both change: another order is another text
-# - **C**: the output does not change at all; the columns of the weights change places, as the words did
+# - **C**: only the columns of the weights change places
 # - **D**: neither the output nor the weights change
 
 # %%
@@ -835,7 +835,7 @@ for text in ("20 July 1969", "20 June 1969"):
 # digit will still find it. What makes the attention move eight characters to the right?
 #
 # - **A**: the query, which is computed from the new text and points further to the right
-# - **B**: the keys, because the digit brought its key along, and the same query fits it at its new position
+# - **B**: the keys, because the digit takes its key along, and the same query still fits it
 # - **C**: nothing; this question has learned to look at character 11, and will be wrong here
 # - **D**: the values, because the digit's value is still the best answer, and the weights follow it
 

@@ -352,7 +352,7 @@ assert values.grad.isnan().all()  # one bad row of three has spoiled them all
 # Four keys, all of them blocked by `scores.masked_fill(~mask, -1e9)`. What are the four weights?
 #
 # - **A**: four zeros, because $e^{-10^9}$ is zero
-# - **B**: 1/4 each
+# - **B**: 1/4 each, as with four equal scores
 # - **C**: `nan`, as before
 # - **D**: the softmax of the scores as they were before the fill
 

@@ -183,7 +183,7 @@ show("Replaced, it looks at all words alike, no matter how the sentence ends.")
 # same direction. It starts near 0. Where does it end?
 #
 # - **A**: near 0: random words through random matrices stay random
-# - **B**: near 1: all eleven have become the same vector
+# - **B**: near 1: all eleven words have become one and the same vector
 # - **C**: below 0: four heads pick different words, which drives them apart
 # - **D**: nowhere: after 24 layers the numbers have exploded
 

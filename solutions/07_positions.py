@@ -83,7 +83,7 @@ print("animal:", [round(x, 3) for x in first[1, :4].tolist()], "in both sentence
 # have changed places. Compare the outputs position by position. Which of them differ?
 #
 # - **A**: all of them, because every later word looks back at a different beginning
-# - **B**: only those at the first and the second position
+# - **B**: the first and the second, because later ones still see the same words
 # - **C**: none, because the outputs of the two words simply change places
 # - **D**: the first, the second, and the last, which sees the whole sentence
 

@@ -503,7 +503,7 @@ check("train_language_model", train_language_model)
 #
 # - **A**: to 0, since there are plenty of weights
 # - **B**: it stays near 3.6, since eight lines are too few to learn from
-# - **C**: down to a number above 0 that can be computed in advance
+# - **C**: to a number above 0 that can be computed, since nothing tells which line is next
 # - **D**: down to some number above 0 that nobody can know, because there is noise in all data
 
 # %%
@@ -1030,10 +1030,10 @@ assert sum(right["your model"]) > always
 # One model predicts characters, with a loss of 1.3 nats each. Another predicts tokens of four characters on average,
 # with a loss of 3.2 nats each. Which would compress the same text into fewer bits?
 #
-# - **A**: the first, since 1.3 is less than 3.2
+# - **A**: the first
 # - **B**: the second
 # - **C**: neither, they are level
-# - **D**: nobody can say, since their tokens differ
+# - **D**: nobody can say
 
 # %%
 ### BEGIN SOLUTION

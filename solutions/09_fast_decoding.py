@@ -166,7 +166,7 @@ assert without[-1] > 3 * without[0]
 # each layer, so that only the new one goes through the matrices?
 #
 # - **A**: their queries, keys and values
-# - **B**: their keys and values
+# - **B**: the keys and values of all of them
 # - **C**: the output of the last one, which has seen all the others
 # - **D**: the vectors $x$ that entered the layer
 

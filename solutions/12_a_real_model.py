@@ -88,7 +88,7 @@ show(
 #
 # - **A**: which atom is the most common; carbon is always a good guess
 # - **B**: how much energy each bond holds, to see which one is likely to form
-# - **C**: which atoms of the product are on the left as well, and which of those are still missing
+# - **C**: which atoms on the left went into the product and are still missing
 # - **D**: how SMILES is spelled, so that all brackets and rings are closed
 
 # %%
@@ -945,7 +945,7 @@ assert usual[2] > 0.7
 # - **A**: the same, and it's as sure, because it's the same reaction
 # - **B**: nothing clear: it divides its attention evenly among the oxygens
 # - **C**: nothing at all: the model can't read this spelling
-# - **D**: the opposite, and it's about as sure as before
+# - **D**: the opposite, and it's as sure, because it goes by the spelling
 
 # %%
 ### BEGIN SOLUTION

@@ -45,7 +45,7 @@ def largest_dot(word, best, tied, longest):
     assert (products == products.max()).sum() == 1
     common = [len({*w} & {*word}) for w in (best, tied, longest, word)]
     assert common[0] == common[1] > common[2]  # who counts a letter once leaves out the longest
-    return f"“{(word, best, tied, longest)[int(products.argmax())]}”."
+    return f"“{(word, best, tied, longest)[int(products.argmax())]}”"
 
 
 def dot_spread(root):
@@ -63,8 +63,7 @@ def swapped_words(sentence, one, other, third):
     assert all(words.count(word) == 1 for word in (one, other, third))
     assert all(close(before[words.index(w)], after[changed.index(w)]) for w in (one, other, third))
     assert not close(before, after)
-    moved = f"The outputs of “{one}” and “{other}” trade places, as the words did."
-    return f"Every word keeps its output, “{third}” as well. {moved}"
+    return f"That of “{third}” stays the same, and the other two trade places, because every word takes its own along."
 
 
 def reshaped_heads(words, columns, heads):
@@ -73,9 +72,8 @@ def reshaped_heads(words, columns, heads):
     inside = head.unique()
     assert inside.tolist() == [*range(len(inside))]
     assert all((head == word).sum() == columns for word in inside)
-    rows = int((head == 0).any(dim=-1).sum())
-    n, wide = counted(len(inside)), counted(columns)
-    return f"the first {n} words, with all their {wide} columns, each word cut into {counted(rows)} rows"
+    assert int((head == 0).any(dim=-1).sum()) == heads
+    return f"all {counted(columns)} columns of the first {counted(len(inside))} words"
 
 
 def shuffled_memory(english, german, column):
@@ -89,7 +87,7 @@ def shuffled_memory(english, german, column):
     assert close(before, after)
     assert close(weights[..., order], shuffled)
     assert not close(weights, shuffled)
-    return "the output does not change at all; the columns of the weights change places, as the words did"
+    return "only the columns of the weights change places"
 
 
 def longer_source(day, date):
@@ -101,7 +99,7 @@ def longer_source(day, date):
     assert close(keys[-1], moved[-1])
     asked = AGAIN["predict_longer_source"].question(day, date).text
     assert f"was character {date.rindex(date[-1])} and is now character {longer.rindex(date[-1])}." in asked
-    return "the keys, because the digit brought its key along, and the same query fits it at its new position"
+    return "the keys, because the digit takes its key along, and the same query still fits it"
 
 
 def zeroed_future(first, own, future):
@@ -120,7 +118,7 @@ def blocked_row(keys, fill):
     assert torch.tensor(float(fill)).exp() == 0
     row = scores.softmax(dim=-1)
     assert row.eq(row[0]).all()
-    return f"1/{round(1 / row[0].item())} each"
+    return f"1/{round(1 / row[0].item())} each, as with {counted(keys)} equal scores"
 
 
 def no_residuals(words, width, layers, heads):
@@ -135,7 +133,7 @@ def no_residuals(words, width, layers, heads):
             x = attend(F.layer_norm(x, (width,))[None])[0]
     unit = F.normalize(x, dim=-1)
     cosine = (unit @ unit.T).sum().sub(words).div(words * (words - 1))
-    return f"near {cosine:.1f}: all {counted(words)} have become the same vector".replace("1.0", "1")
+    return f"near {cosine:.1f}: all {counted(words)} words have become one and the same vector".replace("1.0", "1")
 
 
 def no_position(place, words):
@@ -145,7 +143,7 @@ def no_position(place, words):
     q, k, v = torch.randn(3, 6, 6) / 3  # larger ones would put all weight on one word
     outputs = [attnlib.scaled_dot_product_attention(t @ q, t @ k, t @ v, is_causal=True) for t in (x, x[swapped])]
     differ = [n for n in range(words) if not close(outputs[0][n], outputs[1][n])]
-    return f"only those at the {' and the '.join(ordinal(n + 1) for n in differ)} position"
+    return f"the {' and the '.join(ordinal(n + 1) for n in differ)}, because later ones still see the same words"
 
 
 def first_loss(vocabulary):
@@ -198,6 +196,20 @@ def test_fifty_questions_have_no_option_twice_and_fit_a_screen(name):
         shown = repr(Shown(headline, tuple(sections), COLUMNS)).split("\n")
         assert len(shown) <= ROWS, "\n".join(shown)
         assert max(map(len, shown)) <= COLUMNS
+
+
+REASON = re.compile(r"\b(because|since|which|as (in|with))\b|: ")
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_the_right_option_cannot_be_told_by_its_length_or_its_reason(name):
+    drawn = [OpenedQuestion(AGAIN[name], f"{name} {seed}").question for seed in range(DRAWS)]
+    lengths = [(len(one.right), [len(wrong.text) for wrong in one.wrong]) for one in drawn]
+    assert sum(right > max(others) for right, others in lengths) <= DRAWS / 2
+    assert sum(right < min(others) for right, others in lengths) <= DRAWS / 2
+    for one in drawn:
+        given = [bool(REASON.search(text)) for text in (one.right, *(wrong.text for wrong in one.wrong))]
+        assert given.count(given[0]) > 1, one.options
 
 
 @pytest.mark.parametrize("name", WITH_NUMBERS)

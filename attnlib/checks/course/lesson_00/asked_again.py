@@ -4,7 +4,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption, counted
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
 
 ASKING = "the tea sea net ten one her art not eat set dog run lion rain nest"
 WORDS = (
@@ -40,24 +40,23 @@ def largest_dot(word: str, best: str, tied: str, longest: str) -> Question:
     return Question(
         text="Let a word's vector say how often each letter occurs in it. Take the dot product of "
         f"“{word}” with each of {listed([word, *sorted((best, tied, longest))])}. Which word gives the largest one?",
-        right=f"“{best}”.",
+        right=f"“{best}”",
         wrong=(
             WrongOption(
                 "self_fits_best",
-                f"“{word}” itself. Nothing fits a vector better than the same vector.",
+                f"“{word}”",
                 "That holds for cosines, where all vectors have length 1. The dot product also grows with the length "
                 f"of the other vector. “{word}” gets {dot(word, word)} with itself. Work out the others.",
             ),
             WrongOption(
                 "longest_word_wins",
-                f"“{longest}”. It's the longest word, so it has the most letters to match.",
+                f"“{longest}”",
                 f"A letter adds to the sum only if both words contain it: “{word}” · “{longest}” = "
                 f"{dot(word, longest)}. Look for the letters of “{word}” in the other words.",
             ),
             WrongOption(
                 "counts_letters_once",
-                f"{listed(sorted((best, tied)))}, in a tie. Each has {counted(len(letters))} of the letters "
-                f"of “{word}”, {listed(letters)}.",
+                f"{listed(sorted((best, tied)))}, in a tie",
                 f"Both contain {listed(letters)}, but not equally often, and the dot product multiplies the counts.",
             ),
         ),

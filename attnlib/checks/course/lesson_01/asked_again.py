@@ -10,7 +10,7 @@ def query_of_it() -> Question:
         "a row of X, six numbers from one table, without positions. Random matrices project X to queries, keys and "
         "values of four numbers. Compare the query of “it” in the first sentence with the query of “it” in the "
         "second. What do you find?",
-        right="They are the same four numbers.",
+        right="They are the same four numbers, because the same row of the table is multiplied by the same matrix.",
         wrong=(
             WrongOption(
                 "query_sees_context",

@@ -24,14 +24,14 @@ def dot_spread(root: int) -> Question:
         "large is the standard deviation of q · k?",
         right=str(root),
         wrong=(
-            WrongOption("terms_cancel", "1, because positive and negative terms cancel"),
+            WrongOption("terms_cancel", "1"),
             WrongOption(
                 "variance_for_deviation",
-                f"{d}, because it has {d} terms",
+                str(d),
                 f"{d} terms with variance 1 each give a variance of {d}. The standard deviation is its root. For the "
                 f"sum itself to get as large as {d}, nearly all terms would have to agree in sign.",
             ),
-            WrongOption("depends_on_keys", "none you could name, because it depends on the number of keys"),
+            WrongOption("depends_on_keys", "none you could name: it depends on the number of keys"),
         ),
         why=f"Each of the {d} terms has variance 1, variances of independent terms add up to {d}, and the standard "
         f"deviation is the root of that: √{d} = {root}.",
@@ -44,8 +44,8 @@ def swapped_words(sentence: str, one: str, other: str, third: str) -> Question:
     return Question(
         text=f"Self-attention without positions reads “{sentence}”, and then the same sentence with “{one}” and "
         f"“{other}” swapped. What happens to the output of “{third}”, and to the outputs of the two words that moved?",
-        right=f"Every word keeps its output, “{third}” as well. The outputs of “{one}” and “{other}” trade places, as "
-        "the words did.",
+        right=f"That of “{third}” stays the same, and the other two trade places, because every word takes its own "
+        "along.",
         wrong=(
             WrongOption(
                 "neighbours_matter",
@@ -55,7 +55,8 @@ def swapped_words(sentence: str, one: str, other: str, third: str) -> Question:
             ),
             WrongOption(
                 "invariant_not_equivariant",
-                f"The {n} output rows stay where they are, because attention is a sum, and a sum has no order.",
+                f"The {n} output rows all stay the same, also those of the words that moved, because attention is a "
+                "sum, and a sum has no order.",
             ),
         ),
         why=f"Each output is made from one query and the same {n} pairs of keys and values. A sum doesn't depend on "

@@ -13,8 +13,7 @@ def reshaped_heads(words: int, columns: int, heads: int) -> Question:
         text=f"`x` has the shape (1, {words}, {columns}): one sentence of {counted(words)} words, each with "
         f"{counted(columns)} columns. What's in head 0 of `x.reshape(1, {heads}, {words}, {wide})`, meant as (batch, "
         "heads, words, columns)?",
-        right=f"the first {counted(whole)} words, with all their {counted(columns)} columns, each word cut into "
-        f"{counted(heads)} rows",
+        right=f"all {counted(columns)} columns of the first {counted(whole)} words",
         wrong=(
             WrongOption(
                 "shape_is_meaning",

@@ -24,7 +24,7 @@ def shuffled_memory(english: int, german: int, column: int) -> Question:
         text=f"Cross-attention without positions: {counted(german)} German words ask, {counted(english)} English words "
         f"answer. Now the English words come in another order, and “animal” moves from column 1 of the weights to "
         f"column {column}. The German words stay as they are. What happens?",
-        right="the output does not change at all; the columns of the weights change places, as the words did",
+        right="only the columns of the weights change places",
         wrong=(
             WrongOption("equivariant_here_too", "the rows of the output change places, as in lesson 02"),
             WrongOption(
@@ -52,7 +52,7 @@ def longer_source(day: str, date: str) -> Question:
         f"character of that answer, and has no positions. Put “{day},” in front of “{date}”: counted from 0, the last "
         f"digit of the year was character {place} and is now character {place + moved}. The question for that digit "
         f"will still find it. What makes the attention move {counted(moved)} characters to the right?",
-        right="the keys, because the digit brought its key along, and the same query fits it at its new position",
+        right="the keys, because the digit takes its key along, and the same query still fits it",
         wrong=(
             WrongOption(
                 "query_adapts",

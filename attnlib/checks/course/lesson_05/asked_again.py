@@ -36,7 +36,7 @@ def blocked_row(keys: int, fill: str) -> Question:
     return Question(
         text=f"A query has {n} keys, all of them blocked by `scores.masked_fill(~mask, {fill})`. What are the {n} "
         "weights after the softmax?",
-        right=f"1/{keys} each",
+        right=f"1/{keys} each, as with {n} equal scores",
         wrong=(
             WrongOption(
                 "low_scores_low_weights",

@@ -14,7 +14,7 @@ def no_residuals(words: int, width: int, layers: int, heads: int) -> Question:
         "random matrices, x ← attn(norm(x)), no residual. (The norm only keeps the numbers from growing.) The mean "
         "cosine between two words, 0 if they're unrelated, 1 if they have the same direction, starts near 0. Where "
         "does it end?",
-        right=f"near 1: all {n} have become the same vector",
+        right=f"near 1: all {n} words have become one and the same vector",
         wrong=(
             WrongOption(
                 "random_stays_random",

@@ -16,7 +16,7 @@ def no_position(place: int, words: int) -> Question:
         text="One layer of causal self-attention, without positions. Two sentences of "
         f"{counted(words)} different words differ in one thing only: the {here} word and the {there} have changed "
         "places. Compare the outputs position by position. Which of them differ?",
-        right=f"only those at the {here} and the {there} position",
+        right=f"the {here} and the {there}, because later ones still see the same words",
         wrong=(
             WrongOption(
                 "everything_after_a_change", f"{every}, because every later word looks back at a different beginning"

@@ -45,7 +45,7 @@ def overfitted() -> Question:
         text="A language model with a vocabulary of 35 characters and a hundred thousand weights is trained on the "
         "same eight lines in every step. Each gives a colour and its name, as “#ff00aa pink” does, and has a line "
         "break before and after it. There's no dropout. Where does the loss go?",
-        right="down to a number above 0 that can be computed in advance",
+        right="to a number above 0 that can be computed, since nothing tells which line is next",
         wrong=(
             WrongOption("falls_to_zero", "to 0, since there are plenty of weights"),
             WrongOption("nothing_is_learned", "it stays near 3.6, since eight lines are too few to learn from"),
@@ -72,7 +72,6 @@ def bits(first: Model, second: Model) -> Question:
     )
     smaller, larger = sorted((first, second), key=lambda model: model[1])
     name = {first: "the first", second: "the second"}
-    tempting = f"{name[smaller]}, since {smaller[1]} is less than {larger[1]}"
     level, other = "neither, they are level", name[larger]
     is_level = each[0] == each[1]
     left = WrongOption("level", other if is_level else level, f"{told}.")
@@ -84,13 +83,13 @@ def bits(first: Model, second: Model) -> Question:
         wrong=(
             WrongOption(
                 "smaller_number",
-                tempting,
+                name[smaller],
                 f"{smaller[1]} is smaller than {larger[1]}, but it's the price of {counted(smaller[0])} "
                 f"character{'s' * (smaller[0] > 1)}, and {larger[1]} is that of {counted(larger[0])}. First divide the "
                 "loss of a token among its characters.",
             ),
             left,
-            WrongOption("not_comparable", "nobody can say, since their tokens differ"),
+            WrongOption("not_comparable", "nobody can say"),
         ),
         why=f"Share the loss of a token among its characters: {told}, or {each[0] / math.log(2):.2f} and "
         f"{each[1] / math.log(2):.2f} bits. A loss means nothing until you know what it's per.",

@@ -27,7 +27,7 @@ def what_to_keep() -> Question:
     return Question(
         text="A decoder with a causal mask has read n tokens, and token n + 1 comes. What do you need of the earlier "
         "tokens, in each layer, so that only the new one goes through the matrices?",
-        right="their keys and values",
+        right="the keys and values of all of them",
         wrong=(
             WrongOption("queries_kept_too", "their queries, keys and values"),
             WrongOption("last_output_kept", "the output of the last one, which has seen all the others"),

@@ -8,7 +8,7 @@ def what_is_needed() -> Question:
     return Question(
         text="A model reads chemical reactions as text, in SMILES: on the left what goes in, then “>>”, then the "
         "product. Every second atom of the product is masked. What must it find out to fill in nearly all of them?",
-        right="which atoms of the product are on the left as well, and which of those are still missing",
+        right="which atoms on the left went into the product and are still missing",
         wrong=(
             WrongOption("counts_letters", "which atom is the most common; carbon is always a good guess"),
             WrongOption("knows_energies", "how much energy each bond holds, to see which one is likely to form"),
@@ -24,7 +24,7 @@ def other_spelling() -> Question:
         "each atom of the product was. In `CC(=O)O.CCO>>CCOC(C)=O`, spelled as in the patents, it says that the "
         "ester's oxygen between the two carbons was the alcohol's, and it's right. What does it say about the same "
         "reaction, spelled `CC(=O)O.OCC>>CC(=O)OCC`?",
-        right="the opposite, and it's about as sure as before",
+        right="the opposite, and it's as sure, because it goes by the spelling",
         wrong=(
             WrongOption("spelling_does_not_matter", "the same, and it's as sure, because it's the same reaction"),
             WrongOption("head_gives_up", "nothing clear: it divides its attention evenly among the oxygens"),
