@@ -74,6 +74,108 @@ def test_the_guide_is_right(tmp_path):
     assert "BEGIN SOLUTION" not in (course / "notebooks" / "20_rms_norm.ipynb").read_text(encoding="utf-8")
 
 
+PREDICTION = """EXERCISES = (
+    WrittenExercise(
+        name="predict_mean",
+        lesson=LESSON,
+        contract='"A", "B" or "C": the mean of 1 and 5?',
+        parts={"prediction": 1},
+        kind="choice",
+        reference="B",
+        explanation="It is half of the sum.",
+    ),
+"""
+NOT_RIGHT = """
+# question predict_mean
+
+### not_halved: A sum, not a mean
+Divide by two.
+
+    A
+
+### larger_taken: The larger one, not the mean
+Both count.
+
+    C
+"""
+AGAIN = '''"""The prediction of lesson 20, asked again with other numbers."""
+
+from attnlib.checks.course.asked_again import AskedAgain, Question, WrongOption
+
+
+def mean(one: int, other: int) -> Question:
+    """Ask for the mean of two numbers."""
+    return Question(
+        text=f"What is the mean of {one} and {other}?",
+        right=f"{(one + other) / 2:g}",
+        wrong=(WrongOption("not_halved", str(one + other)), WrongOption("larger_taken", str(max(one, other)))),
+    )
+
+
+ASKED_AGAIN = (
+    AskedAgain(
+        "predict_mean",
+        mean,
+        {"one": 1, "other": 5},
+        lambda chance: {"one": chance.randint(1, 9), "other": chance.randint(1, 9)},
+    ),
+)
+'''
+PRACTISED = """
+from attnlib.checks.practising.play import Practice
+
+practice = Practice(terminal=True)
+try:
+    print(practice("20", only="questions", everything=True).headline)
+    question, letters = practice.opened.question, {text: letter for letter, text in practice.opened.options.items()}
+    print(practice.answer(letters[question.wrong[0].text]).sections[0].heading)
+    print(question.text, practice.answer(letters[question.right]).sections[0].body)
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def predicting(small) -> Path:
+    """The same with a prediction that practice asks again."""
+    lesson = small / "my_course" / "lesson_20"
+    for name, change in {
+        "exercises.py": lambda text: text.replace("EXERCISES = (\n", PREDICTION),
+        "slips.md": lambda text: text + NOT_RIGHT,
+    }.items():
+        (lesson / name).write_text(change((lesson / name).read_text(encoding="utf-8")), encoding="utf-8")
+    (lesson / "asked_again.py").write_text(AGAIN, encoding="utf-8")
+    return small
+
+
+@pytest.mark.slow
+def test_a_prediction_of_others_comes_back_with_other_numbers(predicting):
+    assert "7 passed" in python("-m", "pytest", "-q", "tests", course=predicting).stdout
+    headline, wrong, right = python("-c", PRACTISED, course=predicting).stdout.splitlines()
+    assert headline == "A question from lesson 20_my_topic, with other numbers"
+    assert re.fullmatch(r"Not [A-C]\. A sum, not a mean", wrong)
+    one, other, told = re.fullmatch(r"What is the mean of (\d) and (\d)\? [A-C]  (.+)", right).groups()
+    assert float(told) == (int(one) + int(other)) / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: "1 / 0\n", "ZeroDivisionError: division by zero"),
+        (lambda text: text.replace('"predict_mean"', '"predict_median"'), "no prediction is called 'predict_median'"),
+        (
+            lambda text: text.replace('"larger_taken"', '"largest"'),
+            "predict_mean needs wrong options larger_taken, not_halved, got largest, not_halved",
+        ),
+    ],
+)
+def test_a_question_of_others_that_cannot_be_asked_is_named(predicting, change, said):
+    (predicting / "my_course" / "lesson_20" / "asked_again.py").write_text(change(AGAIN), encoding="utf-8")
+    done = python("-c", PRACTISED, course=predicting)
+    assert done.stdout == f"asked_again.py of lesson_20 cannot be used: {said}\n"
+
+
 def test_headings_leave_out_no_level(small):
     """Else the site refuses the lesson."""
     texts = dict(FILE.findall(GUIDE.read_text(encoding="utf-8")))

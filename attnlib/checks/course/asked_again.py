@@ -8,11 +8,13 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import Any
 
 from attnlib.checks import course
+from attnlib.checks.course.places import BadCourse
 from attnlib.checks.exercise import Exercise
 
 COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
@@ -110,9 +112,30 @@ def asked_again() -> dict[str, AskedAgain]:
     >>> list(asked_again())[0]
     'predict_largest_dot'
     """
-    lessons = dict.fromkeys(e.lesson for e in course.exercises().values() if e.kind == "choice")
-    modules = filter(None, map(_beside, lessons))
-    return {one.prediction: one for module in modules for one in module.ASKED_AGAIN}
+    predictions = {name: e for name, e in course.exercises().items() if e.kind == "choice"}
+    found: dict[str, AskedAgain] = {}
+    for lesson in dict.fromkeys(prediction.lesson for prediction in predictions.values()):
+        try:
+            written = tuple(getattr(_beside(lesson), "ASKED_AGAIN", ()))
+            for one in written:
+                _require_the_lesson_s(one, predictions)
+        except Exception as error:
+            if not any(Path(package, f"lesson_{lesson[:2]}").is_dir() for package in course.OTHERS):
+                raise
+            told = str(error) if isinstance(error, BadCourse) else f"{type(error).__name__}: {error}"
+            raise BadCourse(f"{_FILE}.py of lesson_{lesson[:2]} cannot be used: {told}") from error
+        found |= {one.prediction: one for one in written}
+    return found
+
+
+def _require_the_lesson_s(one: AskedAgain, predictions: Mapping[str, Exercise]) -> None:
+    """Raise BadCourse unless there is such a prediction, and its question offers one option for each misconception."""
+    if one.prediction not in predictions:
+        raise BadCourse(f"no prediction is called {one.prediction!r}")
+    wanted = sorted(wrong.id for wrong in predictions[one.prediction].misconceptions)
+    offered = sorted(wrong.id for wrong in one.question(**one.lesson).wrong)
+    if offered != wanted:
+        raise BadCourse(f"{one.prediction} needs wrong options {', '.join(wanted)}, got {', '.join(offered) or 'none'}")
 
 
 def _beside(lesson: str) -> ModuleType | None:

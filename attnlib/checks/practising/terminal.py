@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import fill, wrap
 
+from attnlib.checks.course.places import BadCourse
 from attnlib.checks.practising.bug import Bug, defined
 from attnlib.checks.practising.choose import ONLY, Refused
 from attnlib.checks.practising.opened import Opened, OpenedBug
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     practice = Practice(terminal=True)
     try:
         shown = practice(asked.lesson, only=asked.only, minutes=asked.minutes, everything=asked.everything)
-    except Refused as error:
+    except (Refused, BadCourse) as error:
         _say(str(error))
         return 1
     with contextlib.suppress(EOFError, KeyboardInterrupt):
