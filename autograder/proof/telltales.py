@@ -16,8 +16,8 @@ def telltale(bug: Bug) -> str:
     right, wrong = ast.parse(bug.right), ast.parse(bug.code)
     if dead(right):
         return "a right answer with code that never runs"
-    if left := sorted((unread(wrong) - unread(right)) | dead(wrong)):
-        return f"`{left[0]}` is left over"
+    if (unread(wrong) - unread(right)) | dead(wrong):
+        return "a name that is left over"
     if any(_odd(statement) for statement in _wrong_statements(bug, wrong)):
         return "a line that nobody writes"
     new = [line for change in bug.changes for line in change.lines if " else " not in change.repair]

@@ -27,11 +27,11 @@ def bug(right, old="", new=""):
 @pytest.mark.parametrize(
     ("right", "old", "new", "said"),
     [
-        (RIGHT, "    return closed / a", "    return scores / a", "`closed` is left over"),
+        (RIGHT, "    return closed / a", "    return scores / a", "a name that is left over"),
         (RIGHT, "scores = x * 2", "scores = x", "a line that nobody writes"),
         (RIGHT, "a, b = x.shape", "a, b = a, b", "a line that nobody writes"),
         (RIGHT, "closed / a", "(closed if a > 1 else scores) / a", "a condition that the right line does without"),
-        (HELPED, "g(x) + 1", "x + 1", "`g` is left over"),
+        (HELPED, "g(x) + 1", "x + 1", "a name that is left over"),
         (f"{ABOVE}        y = x + 1\n        return y", "x + 1", "x - 1", "a right answer with code that never runs"),
     ],
 )
