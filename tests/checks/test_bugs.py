@@ -1,6 +1,7 @@
 """The bugs that practice serves are honest: rejected under their own name, repaired by one change, and readable."""
 
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -38,6 +39,11 @@ def test_there_are_as_many_as_promised():
     assert len(two) >= 100
     assert {row.level for row in rows()} == set(LEVELS)
     assert len({row.key for row in rows()}) == len(rows())
+
+
+@pytest.mark.parametrize("name", sorted(BY_EXERCISE))
+def test_contracts_are_spelled_alike(name):
+    assert not re.search(r"→|\(\w+,\w", find(name).contract)
 
 
 @pytest.mark.slow

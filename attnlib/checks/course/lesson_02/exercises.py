@@ -501,7 +501,7 @@ def _sentences(b: int, n: int, d_model: int, d_k: int, d_v: int) -> Callable[[Dr
 MEND_SELF_ATTENTION = WrittenExercise(
     name="mend_self_attention",
     lesson=LESSON,
-    contract="(b,n,d_model), (d_model,d_k), (d_model,d_k), (d_model,d_v) → output (b,n,d_v), weights (b,n,n)",
+    contract="(b, n, d_model), (d_model, d_k), (d_model, d_k), (d_model, d_v) -> output (b, n, d_v), weights (b, n, n)",
     parts={"values": 2},
     reference=_attend,
     attends=True,

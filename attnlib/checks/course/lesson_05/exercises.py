@@ -469,7 +469,8 @@ def _causal_weights(scores: Tensor, real: Tensor) -> Tensor:
 MEND_PADDED_CAUSAL_WEIGHTS = WrittenExercise(
     name="mend_padded_causal_weights",
     lesson=LESSON,
-    contract="scores (b,h,n,n), real (b,n), True = a real key -> weights (b,h,n,n); a row without open keys is zero",
+    contract="scores (b, h, n, n), real (b, n), True = a real key -> weights (b, h, n, n); a row without open keys is "
+    "zero",
     parts={"values": 2},
     reference=_causal_weights,
     excused={"large scores": "The scores are inputs, and not large."},
