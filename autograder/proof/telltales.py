@@ -14,7 +14,7 @@ Definition = ast.FunctionDef | ast.ClassDef
 def telltale(bug: Bug) -> str:
     """Return what gives the bug away, or misleads, without being its mistake; "" if nothing does."""
     right, wrong = ast.parse(bug.right), ast.parse(bug.code)
-    if dead(right):
+    if dead(right) or never_used(right):
         return "a right answer with code that never runs"
     if (unread(wrong) - unread(right)) | dead(wrong):
         return "a name that is left over"
@@ -55,6 +55,21 @@ def dead(tree: ast.Module) -> set[str]:
         for base in (classes[b.id] for b in below.bases if isinstance(b, ast.Name) and b.id in classes):
             found |= {f"{base.name}.{name}" for name in (_methods(base) & _methods(below)) - calls}
     return found
+
+
+def never_used(tree: ast.Module) -> set[str]:
+    r"""Return the layers, buffers and other attributes of `self` that nothing reads.
+
+    >>> sorted(never_used(ast.parse("self.a = 1\nself.b = self.a\nself.register_buffer('c', mask)")))
+    ['b', 'c']
+    """
+    own = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+    own = [node for node in own if isinstance(node.value, ast.Name) and node.value.id == "self"]
+    made = {node.attr for node in own if isinstance(node.ctx, ast.Store)}
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.func in own and node.args):
+        if getattr(call.func, "attr", "").startswith("register_") and isinstance(call.args[0], ast.Constant):
+            made.add(str(call.args[0].value))
+    return made - {node.attr for node in own if isinstance(node.ctx, ast.Load)}
 
 
 def _names(node: ast.stmt, name: str) -> bool:

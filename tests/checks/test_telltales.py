@@ -18,6 +18,14 @@ HELPED = "def g(x):\n    return x\n\n\ndef f(x):\n    y = g(x) + 1\n    return y
 ABOVE = "class A:\n    def forward(self, x):\n        return x\n\n\nclass f(A):\n    def forward(self, x):\n"
 
 
+LAYERS = """class f:
+    def __init__(self):
+        self.a, self.b = 1, 2
+
+    def forward(self, x):
+        return x + self.a"""
+
+
 def bug(right, old="", new=""):
     assert not old or right.count(old) == 1
     wrong = right.replace(old, new) if old else right
@@ -33,6 +41,7 @@ def bug(right, old="", new=""):
         (RIGHT, "closed / a", "(closed if a > 1 else scores) / a", "a condition that the right line does without"),
         (HELPED, "g(x) + 1", "x + 1", "a name that is left over"),
         (f"{ABOVE}        y = x + 1\n        return y", "x + 1", "x - 1", "a right answer with code that never runs"),
+        (LAYERS, "x + self.a", "x - self.a", "a right answer with code that never runs"),
     ],
 )
 def test_what_gives_a_bug_away_is_named(right, old, new, said):
@@ -47,6 +56,7 @@ def test_what_gives_a_bug_away_is_named(right, old, new, said):
         (RIGHT, "is None else scores + mask", "is None else scores - mask"),  # the right line has a condition as well
         (RIGHT, "closed / a", "closed / b"),  # what is unpacked may stay unread
         (HELPED, "g(x) + 1", "g(x) - 1"),
+        (LAYERS.replace("+ self.a", "+ self.a * self.b"), "+ self.a * self.b", "+ self.a"),  # the mistake itself
         (f"{ABOVE}        y = super().forward(x) + 1\n        return y", "x) + 1", "x) - 1"),
     ],
 )
