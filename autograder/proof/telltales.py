@@ -27,7 +27,9 @@ def telltale(bug: Bug) -> str:
 
 
 def unread(tree: ast.Module) -> set[str]:
-    r"""Return the variables that are assigned and never read; what is unpacked or counted may stay unread.
+    r"""Return the variables that are assigned, and modules imported, that nothing reads.
+
+    What is unpacked or counted may stay unread, and `math` and `torch`, which every bug imports.
 
     >>> sorted(unread(ast.parse("a, b = f()\nc = a\nd = c")))
     ['d']
@@ -36,6 +38,8 @@ def unread(tree: ast.Module) -> set[str]:
     read = {name.id for name in names if not isinstance(name.ctx, ast.Store)}
     read |= {n.target.id for n in ast.walk(tree) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
     stored = {t.id for n in ast.walk(tree) if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+    imports = (alias for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names)
+    stored |= {alias.asname or alias.name for alias in imports} - {"math", "torch"}
     return {name for name in stored - read if not name.startswith("_")}
 
 

@@ -18,6 +18,7 @@ HELPED = "def g(x):\n    return x\n\n\ndef f(x):\n    y = g(x) + 1\n    return y
 ABOVE = "class A:\n    def forward(self, x):\n        return x\n\n\nclass f(A):\n    def forward(self, x):\n"
 
 
+IMPORTED = "import math\nimport torch\nimport torch.nn.functional as F\n\n\ndef f(x):\n    return F.relu(x)"
 LAYERS = """class f:
     def __init__(self):
         self.a, self.b = 1, 2
@@ -40,6 +41,7 @@ def bug(right, old="", new=""):
         (RIGHT, "a, b = x.shape", "a, b = a, b", "a line that nobody writes"),
         (RIGHT, "closed / a", "(closed if a > 1 else scores) / a", "a condition that the right line does without"),
         (HELPED, "g(x) + 1", "x + 1", "a name that is left over"),
+        (IMPORTED, "F.relu(x)", "x * 2", "a name that is left over"),
         (f"{ABOVE}        y = x + 1\n        return y", "x + 1", "x - 1", "a right answer with code that never runs"),
         (LAYERS, "x + self.a", "x - self.a", "a right answer with code that never runs"),
     ],
@@ -56,6 +58,7 @@ def test_what_gives_a_bug_away_is_named(right, old, new, said):
         (RIGHT, "is None else scores + mask", "is None else scores - mask"),  # the right line has a condition as well
         (RIGHT, "closed / a", "closed / b"),  # what is unpacked may stay unread
         (HELPED, "g(x) + 1", "g(x) - 1"),
+        (IMPORTED, "F.relu(x)", "F.gelu(x)"),
         (LAYERS.replace("+ self.a", "+ self.a * self.b"), "+ self.a * self.b", "+ self.a"),  # the mistake itself
         (f"{ABOVE}        y = super().forward(x) + 1\n        return y", "x) + 1", "x) - 1"),
     ],
