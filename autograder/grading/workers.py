@@ -15,7 +15,7 @@ from multiprocessing.util import Finalize
 from attnlib.checks.asking import confine
 from attnlib.checks.asking.time_limits import here
 from autograder.judging.intake.bounded import bound_memory
-from autograder.judging.submission import Judged, Task, close_sandboxes, judge_task
+from autograder.judging.submission import Judged, Task, close_sandboxes, get_ready, judge_task
 from autograder.sandbox.layers import Layers
 
 METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
@@ -35,6 +35,10 @@ class Worker:
         self.pool = _pool(method)
         self.began = time.monotonic()
         self.overdue = False
+
+    def get_ready(self, layers: Layers | None) -> None:
+        """Let the process start its sandbox; where that can't be done, the first task says so."""
+        self.pool.submit(get_ready, layers)
 
     def give(self, task: Task, layers: Layers | None, attempt: int) -> None:
         """Add a task; `attempt` counts from 1."""
@@ -104,6 +108,11 @@ class Crew:
             gc.collect()
             gc.freeze()  # a collection in a worker would touch, and so copy, every page that it shares with us
         self.workers = [Worker(method) for _ in range(size)]
+
+    def get_ready(self, layers: Layers | None) -> None:
+        """Let all workers start their sandboxes, without waiting for them."""
+        for worker in self.workers:
+            worker.get_ready(layers)
 
     def judge(self, tasks: Iterable[Task], layers: Layers | None) -> Iterator[list[Judged]]:
         """Judge the tasks behind the given layers, or else the strongest that work; yields what has ended since."""

@@ -109,6 +109,11 @@ def _assignment(lesson: str, source: str) -> Assignment:
     return Assignment(lesson, nbformat.reads(source, as_version=4))
 
 
+def get_ready(layers: Layers | None) -> None:
+    """Start this process's sandbox, so that the first submission needn't wait for it."""
+    _sandbox(layers).start()
+
+
 SANDBOXES: dict[tuple[int, int, Layers | None], Sandbox] = {}
 
 

@@ -1,17 +1,22 @@
 """The report on a slip as if it were on no list: a slip earns its place only if its text teaches more."""
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import fields
 
 from attnlib.checks import Exercise, Misconception
 from attnlib.checks.asking.observation import Asking
 from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.wronglines import WORLD
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
 from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of, findings, try_case
 from autograder.proof.answers import Answer, run_source
 from autograder.proof.counts import Withheld
+
+PACKAGES = {name: thing for name, thing in WORLD.items() if name not in vars(builtins)}
+"""What the programs of slips use, whether or not their lesson imports it."""
 
 
 def told_instead(exercise: WrittenExercise, answer: Answer, asking: Asking) -> list[Withheld]:
@@ -24,7 +29,8 @@ def told_instead(exercise: WrittenExercise, answer: Answer, asking: Asking) -> l
 
 
 def _told(exercise: Exercise, slip: Misconception, answer: Answer, program: str, asking: Asking) -> Withheld:
-    attempt = run_source(Answer(answer.exercise, program, exercise.name, answer.namespace), program)
+    names = {**PACKAGES, **answer.namespace}
+    attempt = run_source(Answer(answer.exercise, program, exercise.name, names), program)
     trials = [try_case(exercise, attempt, case, asking) for case in cases_of(exercise, hidden=False)]
     instead = findings(exercise, attempt, trials, asking)
     said = tuple(f"{finding.title}. {finding.explanation}" for finding in instead)

@@ -54,6 +54,8 @@ class RemoteSession:
         self.shapes: Shapes = {}
         self.given: list[Tensor] = []
         self.values = 0
+        self.before: list[dict[str, Any]] = []
+        """The steps that only prepare: they are sent with the next question, to save their messages."""
         self.opening: dict[str, Any] = {
             "outputs": list(terms.outputs),
             "forbidden": [name for name in terms.forbidden if not name.startswith("attnlib.")],
@@ -63,9 +65,13 @@ class RemoteSession:
             "again": terms.again,
         }
 
+    def _prepare(self, what: str, **more: Any) -> None:
+        self.before.append({"do": what, **more})
+
     def _ask(self, what: str, **more: Any) -> dict[str, Any]:
         opening, self.opening = self.opening, {}  # sent with the first question of a case, to save a message
-        return self._exchange({"do": what, **more, "open": opening})
+        before, self.before = self.before, []
+        return self._exchange({"do": what, **more, "before": before, "open": opening})
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -96,16 +102,16 @@ class RemoteSession:
     def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:
         self.shapes = dict(shapes or {})
         name = str(dtype).removeprefix("torch.")
-        self._ask("build", sizes=list(sizes), shapes=None if shapes is None else dict(shapes), dtype=name)
+        self._prepare("build", sizes=list(sizes), shapes=None if shapes is None else dict(shapes), dtype=name)
 
     def load(self, weights: Any) -> None:
-        self._ask("load", weights=dict(weights))
+        self._prepare("load", weights=dict(weights))
 
     def train(self, mode: bool) -> None:
-        self._ask("train", mode=mode)
+        self._prepare("train", mode=mode)
 
     def keep(self, numbers: Mapping[str, float]) -> None:
-        self._ask("keep", numbers=dict(numbers))
+        self._prepare("keep", numbers=dict(numbers))
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
         self.given = [t for t in tree_leaves(list(inputs)) if isinstance(t, Tensor)]

@@ -58,6 +58,7 @@ class Watch:
         """Answer until the process is ended; anything that can't be done now is reported once, and tried again."""
         while True:
             try:
+                self._workers()
                 waits = 0.0 if self.round() else LOOK_SECONDS
                 self.said = ""
             except (CourseError, OSError) as error:
@@ -111,9 +112,15 @@ class Watch:
             self._note(attempt, "refused", f"no submission: {why}")
         return not why
 
+    def _workers(self) -> Crew:
+        """Return the workers; new ones start their sandboxes before there is anything to judge."""
+        if self.crew is None:
+            self.crew = Crew(self.how.workers)
+            self.crew.get_ready(self.how.layers)
+        return self.crew
+
     def _grade(self, attempts: list[Attempt]) -> dict[tuple[str, str], Graded]:
-        self.crew = self.crew or Crew(self.how.workers)
-        run = Run(self.layout, self.course, self.arrivals.submitted, self.how, lambda _: None, self.crew)
+        run = Run(self.layout, self.course, self.arrivals.submitted, self.how, lambda _: None, self._workers())
         graded = run.grade([(attempt.student, attempt.lesson) for attempt in attempts])
         return {(one.student, one.lesson): one for one in graded}
 

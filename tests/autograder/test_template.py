@@ -3,7 +3,7 @@
 import psutil
 import pytest
 
-from autograder.judging.explainer import JUDGE, KnowingSandbox
+from autograder.judging.explainer import KNOWN, KnowingSandbox
 from autograder.sandbox.probe import NOTHING, probe
 from autograder.sandbox.process import Sandbox
 
@@ -30,8 +30,8 @@ def has(child, module: str) -> bool:
 
 def test_the_answers_are_imported_in_the_process_that_explains_alone(sandboxes):
     judging, knowing = sandboxes
-    assert has(knowing.fork(), JUDGE)
-    assert not has(judging.fork(), JUDGE)
+    assert all(has(knowing.fork(), name) for name in KNOWN)
+    assert not any(has(judging.fork(), name) for name in KNOWN)
 
 
 def test_a_process_that_lacks_what_is_needed_late_is_forked_anew_from_the_same_template(sandboxes):
@@ -41,7 +41,7 @@ def test_a_process_that_lacks_what_is_needed_late_is_forked_anew_from_the_same_t
         assert not has(sandbox.fork(), "this")
         assert has(sandbox.fork(late=["this"]), "this")
         assert has(sandbox.fork(), "this")
-    assert has(knowing.fork(), JUDGE)
+    assert all(has(knowing.fork(), name) for name in KNOWN)
     assert judging.template.process is template
 
 
@@ -64,3 +64,13 @@ def test_either_ends_all_of_them_and_starts_again(sandboxes, which):
     assert psutil.wait_procs(inside, timeout=30)[1] == []
     for sandbox in sandboxes:
         sandbox.fork().close()
+
+
+def test_a_sandbox_that_is_made_ready_has_its_warm_process_before_the_first_submission():
+    layers = probe()
+    get_ready(layers)
+    (sandbox,) = (held for key, held in SANDBOXES.items() if key[2] == layers)
+    try:
+        assert sandbox.template.is_alive and sandbox.control is not None
+    finally:
+        sandbox.close()

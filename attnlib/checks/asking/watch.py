@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch._C import _autograd, _profiler
-from torch.autograd.profiler import record_function
 
 from .clock import Clock
 from .installed import INSTALLED
@@ -114,7 +113,7 @@ class Watch:
         if (self.sizes or self.pattern is not None) and not _autograd._profiler_enabled():
             self.observing = True
             _autograd._enable_profiler_legacy(_settings(self.sizes))
-            with record_function(self.mark):
+            with _profiler._RecordFunctionFast(self.mark):
                 pass
 
     def _note_operators(self) -> None:

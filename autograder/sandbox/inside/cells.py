@@ -14,6 +14,7 @@ from .names import (
     changed_modules,
     imported_names,
     read_names,
+    walked,
 )
 from .shell import RUNNING_MAGICS, WRITING_MAGICS
 
@@ -142,7 +143,7 @@ def parse(cells: list[dict[str, Any]], wanted: str) -> tuple[list[Unit], list[Ou
 
 def named_files(body: list[ast.stmt]) -> set[str]:
     """Return the modules whose files are named here, as they may be written; `file:helper` stands for helper.py."""
-    constants = (n.value for s in body for n in ast.walk(s) if isinstance(n, ast.Constant))
+    constants = (n.value for n in walked(body) if isinstance(n, ast.Constant))
     words = [word for value in constants if isinstance(value, str) and len(value) < 200 for word in value.split()]
     return {f"file:{name.split('/')[-1].removesuffix('.py')}" for name in words if name.endswith(".py")} | {
         f"file:{part}" for name in words if name.endswith(".py") for part in name.split("/")[:-1]
@@ -152,7 +153,7 @@ def named_files(body: list[ast.stmt]) -> set[str]:
 def imported_files(body: list[ast.stmt]) -> set[str]:
     """Return the modules that are imported here, which another cell may have written."""
     found: set[str] = set()
-    for node in (n for statement in body for n in ast.walk(statement)):
+    for node in walked(body):
         if isinstance(node, ast.Import):
             found.update(*(alias.name.split(".") for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -166,7 +167,7 @@ def imported_files(body: list[ast.stmt]) -> set[str]:
 def written_files(body: list[ast.stmt]) -> dict[str, str]:
     """Return the modules that `%%writefile` writes here, with their sources."""
     found: dict[str, str] = {}
-    for node in (n for statement in body for n in ast.walk(statement)):
+    for node in walked(body):
         if (magic := _magic(node)) and magic[0] in WRITING_MAGICS and len(magic) == 3:
             name = (magic[1].split() or [""])[-1].split("/")[-1].removesuffix(".py")
             found[name] = found.get(name, "") + magic[2]
@@ -216,7 +217,7 @@ def first_line(statement: ast.stmt) -> int:
 
 def is_opaque(body: list[ast.stmt]) -> bool:
     """True if these statements may bind names that their syntax tree doesn't show."""
-    nodes = [n for statement in body for n in ast.walk(statement)]
+    nodes = walked(body)
     harmless = set()
     for node in nodes:
         if isinstance(node, ast.Call) and (magic := _magic(node)) and magic[0] not in RUNNING:

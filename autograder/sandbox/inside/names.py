@@ -2,6 +2,18 @@
 
 import ast
 import symtable
+from collections.abc import Sequence
+from functools import lru_cache
+
+
+def walked(body: Sequence[ast.stmt]) -> list[ast.AST]:
+    """Return all nodes of the statements; a cell is asked several things one after the other, and walked once."""
+    return _walked(tuple(body))
+
+
+@lru_cache(maxsize=64)
+def _walked(body: tuple[ast.stmt, ...]) -> list[ast.AST]:
+    return [node for statement in body for node in ast.walk(statement)]
 
 
 def bound_names(node: ast.AST) -> set[str]:
@@ -32,14 +44,14 @@ def bound_names(node: ast.AST) -> set[str]:
 
 def imported_names(body: list[ast.stmt]) -> set[str]:
     """Return the names that are imported: calling something of a library does not change it."""
-    imports = (n for s in body for n in ast.walk(s) if isinstance(n, (ast.Import, ast.ImportFrom)))
+    imports = (n for n in walked(body) if isinstance(n, (ast.Import, ast.ImportFrom)))
     return {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
 
 
 def changed_modules(body: list[ast.stmt]) -> set[str]:
     """Return the names that are bound here, also by an import, or whose attributes are assigned: F.softmax = mine."""
     found = imported_names(body).union(*map(surely_bound, body))
-    for node in (n for statement in body for n in ast.walk(statement)):
+    for node in walked(body):
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
             found |= _root(node)
     return found

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Mapping
 
 from .cells import Unit, imported_files, is_opaque, parsed
-from .names import bound_names, read_at_once, read_names, surely_bound
+from .names import bound_names, read_at_once, read_names, surely_bound, walked
 
 
 def needed(units: list[Unit], expression: str, run: str) -> list[Unit]:
@@ -79,7 +79,7 @@ def _statements_of(source: str) -> list[ast.stmt]:
 
 def _members(body: list[ast.stmt]) -> set[str]:
     """Return the names that are taken from modules: `helper.f`, `from helper import f`."""
-    nodes = [n for statement in body for n in ast.walk(statement)]
+    nodes = walked(body)
     return {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.name for n in nodes if isinstance(n, ast.alias)}
 
 

@@ -110,8 +110,9 @@ class Refusal:
         """Begin with the libraries; those already imported stay only if `data` says they are for their data sets."""
         self.wanted = {operator for name in forbidden if name in FAMILIES for operator in operators(name)}
         if self.wanted:
-            for name in [name for name in sys.modules if name.partition(".")[0] in ELSEWHERE and not data]:
-                del sys.modules[name]
+            if not data and not sys.modules.keys().isdisjoint(ELSEWHERE):  # each name read is a page copied
+                for name in [name for name in sys.modules if name.partition(".")[0] in ELSEWHERE]:
+                    del sys.modules[name]
             sys.meta_path.insert(0, Elsewhere())
             names: dict[str, Any] = {}
             exec(GUARD, names)

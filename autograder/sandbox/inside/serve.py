@@ -52,6 +52,7 @@ def learn(library: dict[str, str], modules: list[str]) -> None:
         sys.meta_path.insert(0, Library(library))
     for name in modules:
         importlib.import_module(name)
+    importlib.import_module("attnlib.checks.asking.time_limits").here()  # else every child would measure the machine
 
 
 def explain(attempt: Any, task: dict[str, Any], limits: TimeLimits) -> Any:
@@ -181,6 +182,11 @@ class Server:
         if opening := asked.get("open"):
             terms = {name: tuple(value) if isinstance(value, list) else value for name, value in opening.items()}
             self.session = self.attempt.open(Terms(**terms))
+        for step in asked.get("before", ()):
+            self._do(step)
+        return self._do(asked)
+
+    def _do(self, asked: dict[str, Any]) -> dict[str, Any]:
         session, what = self.session, asked["do"]
         if what == "build":
             shapes = asked["shapes"]

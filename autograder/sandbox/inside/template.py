@@ -79,9 +79,14 @@ def _connection(where: str) -> socket.socket:
 
 
 def _warm_up(torch: Any) -> None:
-    """Use torch once, for all that its first use imports; not autograd, whose threads would not survive a fork."""
+    """Judge once, for all that the first use imports; not autograd, whose threads would not survive a fork."""
+    from inside.attempt import Local, Terms
+    from inside.ready_made import FAMILIES
+
     torch.nn.Linear(3, 2)(torch.randn(5, 3)).softmax(-1)
     torch.random.fork_rng(devices=[])
+    terms = Terms(outputs=("result",), forbidden=tuple(FAMILIES))
+    Local(torch.exp).open(terms).call([torch.randn(5, 3)])
 
 
 class Template:
