@@ -4,6 +4,7 @@ import psutil
 import pytest
 
 from autograder.judging.explainer import KNOWN, KnowingSandbox
+from autograder.judging.submission import SANDBOXES, get_ready
 from autograder.sandbox.probe import NOTHING, probe
 from autograder.sandbox.process import Sandbox
 
@@ -71,6 +72,7 @@ def test_a_sandbox_that_is_made_ready_has_its_warm_process_before_the_first_subm
     get_ready(layers)
     (sandbox,) = (held for key, held in SANDBOXES.items() if key[2] == layers)
     try:
-        assert sandbox.template.is_alive and sandbox.control is not None
+        assert sandbox.template.is_alive
+        assert sandbox.control is not None
     finally:
         sandbox.close()
