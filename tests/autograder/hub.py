@@ -9,8 +9,10 @@ HUB names a folder with
 
 import contextlib
 import dataclasses
+import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -19,7 +21,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from tiny_course import HANGS
@@ -27,7 +29,8 @@ from tiny_course import HANGS
 ROOT = Path(__file__).resolve().parents[2]
 HUB = Path(os.environ.get("HUB") or "no folder")
 GUIDE = (ROOT / "docs" / "elsewhere.md").read_text(encoding="utf-8")
-NEEDED = pytest.mark.skipif("HUB" not in os.environ, reason="NOT TESTED: HUB names no folder with JupyterHub, ngshare")
+NEEDED = pytest.mark.skipif(not os.environ.get("HUB"), reason="NOT TESTED: HUB names no folder with JupyterHub")
+TOKEN = secrets.token_hex(16)
 CONFIG = """
 import sys
 
@@ -40,6 +43,8 @@ c.JupyterHub.authenticator_class, c.Authenticator.allowed_users = "dummy", set({
 c.JupyterHub.spawner_class, c.SimpleLocalProcessSpawner.home_dir_template = "simple", "{here}/home/{{username}}"
 c.Spawner.cmd, c.Spawner.args = ["{python}", "-m", "jupyterhub.singleuser"], ["--allow-root"]
 c.Spawner.environment, c.Spawner.start_timeout, c.Spawner.http_timeout = {environment}, {hangs}, {hangs}
+c.JupyterHub.services = [{{"name": "tests", "api_token": "{token}"}}]
+c.JupyterHub.load_roles = [{{"name": "tests", "services": ["tests"], "scopes": ["admin:users", "tokens"]}}]
 """
 
 
@@ -88,7 +93,7 @@ def free_ports(count: int) -> list[int]:
 def running_hub(here: Path, people: list[str]) -> Iterator[Hub]:
     """Start the hub; each of the people has an empty home with the guide's settings."""
     port, hub_port, api, exchange = free_ports(4)
-    names = {"port": port, "hub_port": hub_port, "api": api, "here": here, "hub": HUB, "python": sys.executable}
+    names = {"port": port, "hub_port": hub_port, "api": api, "here": here, "hub": HUB}
     own = {"/opt/tljh/hub/bin/python3": f"{HUB}/venv/bin/python", "/srv/ngshare": f"{here}/ngshare"}
     service, settings = shown("jupyterhub_config.d/ngshare.py"), shown("the same lines |")
     for theirs, ours in {**own, "127.0.0.1:10101": f"127.0.0.1:{exchange}"}.items():
@@ -97,20 +102,21 @@ def running_hub(here: Path, people: list[str]) -> Iterator[Hub]:
     settings = settings.replace("127.0.0.1:10101", f"127.0.0.1:{exchange}")
     (here / "ngshare").mkdir(parents=True)
     config = here / "jupyterhub_config.py"
-    text = CONFIG.format(**names, people=people, environment=paths(), hangs=HANGS)
+    text = CONFIG.format(**names, python=sys.executable, token=TOKEN, people=people, environment=paths(), hangs=HANGS)
     config.write_text(text + service, encoding="utf-8")
     hub = Hub(here, f"http://127.0.0.1:{port}", settings)
     for who in people:
         hub.home(who).mkdir(parents=True)
         (hub.home(who) / "nbgrader_config.py").write_text(settings, encoding="utf-8")
-    command = [str(HUB / "venv" / "bin" / "jupyterhub")]
+    command = [str(HUB / "venv" / "bin" / "jupyterhub"), "-f", str(config)]
     with (here / "log").open("wb") as log:
-        process = subprocess.Popen([*command, "-f", str(config)], cwd=here, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=here, stdout=log, stderr=log)
     try:
         wait(f"{hub.address}/services/ngshare/", process, here / "log")
         for who in people:
-            told = subprocess.check_output([*command, "token", "-f", str(config), who], cwd=here, text=True)
-            hub.tokens[who] = told.split()[-1]
+            path, header = f"{hub.address}/hub/api/users/{who}/tokens", {"Authorization": f"token {TOKEN}"}
+            with urlopen(Request(path, method="POST", headers=header), timeout=HANGS) as answer:
+                hub.tokens[who] = json.load(answer)["token"]
         yield hub
     finally:
         process.send_signal(signal.SIGTERM)

@@ -106,6 +106,8 @@ def test_one_instructor_releases_and_another_grades_twenty_students(hub):
     submit(hub, LATE, RIGHT["pairwise_dot"])
     assert "Permission denied" in hub.call("ada", "nbgrader", "collect", TINY, code=1)
 
+    hub.call("ann", "nbgrader", "collect", TINY, folder=COURSE)  # whoever collects has the whole class
+    assert sorted(one.name for one in (hub.home("ann") / COURSE / "submitted").iterdir()) == sorted(HANDED_IN)
     for command in ("collect", "autograde", "generate_feedback", "release_feedback"):
         hub.call("ian", "nbgrader", command, TINY, folder=COURSE)
     with Gradebook(f"sqlite:///{hub.home('ian') / COURSE}/gradebook.db") as gradebook:

@@ -2,9 +2,10 @@
 
 import json
 import re
+import shutil
 
 import pytest
-from hub import NEEDED, running_hub
+from hub import NEEDED, ROOT, running_hub, shown
 from jupyter_servers import BOUND, SETTINGS
 from nbgrader.api import Gradebook
 from test_student_in_browser import cell, fill, run
@@ -15,7 +16,7 @@ from autograder.building.build_course import prepare
 pytestmark = [pytest.mark.browser, pytest.mark.slow, NEEDED]
 
 MANAGE = "ngshare_exchange.course_management"
-OF_INSTRUCTOR = "c = get_config()\nload_subconfig({!r})\n"
+THEIR_CHECKOUT = "/home/ann/attention-from-scratch/autograder/course"
 
 
 @pytest.fixture
@@ -25,8 +26,10 @@ def hub(tmp_path):
         layout = make_layout(hub.home("ann") / "attention")
         prepare(layout, ())
         (layout.course / "course_settings.py").write_text(hub.settings)
-        config = layout.course / "nbgrader_config.py"
-        (hub.home("ann") / "nbgrader_config.py").write_text(OF_INSTRUCTOR.format(str(config)))
+        config = shown("an instructor's server starts in their home")
+        assert THEIR_CHECKOUT in config
+        (hub.home("ann") / "nbgrader_config.py").write_text(config.replace(THEIR_CHECKOUT, str(layout.course)))
+        shutil.copytree(ROOT / "notebooks" / ".jupyter", hub.home("sam") / ".jupyter")
         hub.call("admin", MANAGE, "create_course", "attention", "ann")
         hub.call("ann", MANAGE, "add_student", "attention", "sam", "--no-gb")
         for who in ("ann", "sam"):
@@ -61,9 +64,13 @@ def log_in(hub, chromium, tmp_path):
         page.context.close()
 
 
-def menu(page, entry):
+def menu(page, entry, instead_of=None):
     page.get_by_role("menuitem", name="Nbgrader").click()
-    page.get_by_role("menuitem", name=entry).click()
+    chosen = page.get_by_role("menuitem", name=entry)
+    chosen.wait_for()
+    if instead_of:
+        assert page.get_by_role("menuitem", name=instead_of).count() == 0
+    chosen.click()
 
 
 def press(page, column):
@@ -102,7 +109,8 @@ def test_a_day_on_the_hub(hub, log_in, picture):
     press(ann, "release")
 
     sam = log_in("sam")
-    menu(sam, "Assignment List")
+    assert sam.get_by_text("Create Assignment").count() == 0
+    menu(sam, "Assignment List", instead_of="Formgrader")
     sam.locator("#released_assignments_list").get_by_role("button", name="Fetch").click()
     sam.locator("#fetched_assignments_list").get_by_role("button", name="Submit").wait_for()
     picture(sam, "hub_fetched")
