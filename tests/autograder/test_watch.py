@@ -13,6 +13,7 @@ import pytest
 from tiny_course import POINTS, RIGHT, TINY, Class
 
 from autograder.grading.grade_course import How
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.judging.submission import Judged
 from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
@@ -281,3 +282,11 @@ def test_the_judge_itself_answers(klass, sandboxed):
     finally:
         watch.close()
     assert sum(klass.scores("ann").values()) == sum(POINTS.values()) > sum(klass.scores("bob").values())
+
+
+def test_another_exchange_than_nbgrader_s_folder_is_one_sentence(klass):
+    lines = ["from nbgrader.exchange.abc import ExchangeCollect", "c = get_config()"]
+    text = "\n".join([*lines, "c.ExchangeFactory.collect = ExchangeCollect"])
+    (klass.layout.course / "course_settings.py").write_text(text, encoding="utf-8")
+    with pytest.raises(CourseError, match=r"^nbgrader's own exchange, .* got nbgrader\.exchange\.abc\.collect: .*\.$"):
+        Exchange(NbgraderCourse(klass.layout.course), [TINY])
