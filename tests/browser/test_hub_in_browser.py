@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from hub import NEEDED, ROOT, running_hub, shown
-from jupyter_servers import BOUND, SETTINGS
+from jupyter_servers import BOUND, SETTINGS, press
 from nbgrader.api import Gradebook
 from test_student_in_browser import cell, fill, run
 from tiny_course import POINTS, RIGHT, TINY, make_layout
@@ -71,17 +71,6 @@ def menu(page, entry, instead_of=None):
     if instead_of:
         assert page.get_by_role("menuitem", name=instead_of).count() == 0
     chosen.click()
-
-
-def press(page, column):
-    """Press the instructor's button in the only row, and read what nbgrader answers."""
-    page.locator(f"td.{column} a").click()
-    answer = page.locator(".modal.in, .modal.show")
-    answer.wait_for()
-    said = answer.inner_text()
-    answer.get_by_role("button", name=re.compile("OK|Close")).last.click()
-    answer.wait_for(state="detached")
-    assert "Successfully" in said, said
 
 
 def answer(page, picture):

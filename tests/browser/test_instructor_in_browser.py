@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from jupyter_servers import BOUND, jupyter_lab
+from jupyter_servers import BOUND, jupyter_lab, press
 
 from autograder.building.build_course import prepare
 from autograder.building.compose_samples import compose_samples
@@ -45,17 +45,6 @@ def lab(tmp_path, course):
     (tmp_path / "instructor" / "nbgrader_config.py").write_text(text, encoding="utf-8")
     with jupyter_lab(tmp_path / "instructor", tmp_path / "jupyter") as address:
         yield address
-
-
-def press(page, action):
-    """Press the student's button, and read what nbgrader answers."""
-    page.locator(f"td.{action} a").click()
-    answer = page.locator(".modal.in, .modal.show")
-    answer.wait_for()
-    said = answer.inner_text()
-    answer.get_by_role("button", name=re.compile("OK|Close")).last.click()
-    answer.wait_for(state="detached")
-    assert "Successfully" in said, said
 
 
 def grades(course):
