@@ -20,6 +20,7 @@ from attnlib.checks.naming.from_source import FromSource, from_record, from_sour
 from attnlib.checks.naming.symptoms import (
     beside_parameters,
     broken_contract,
+    changed_on_the_way,
     gradient_cut_off,
     never_ends,
     one_property,
@@ -154,10 +155,13 @@ def findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: 
         told.change,
         one_property(exercise, trials) if broken is None else None,  # it would say the same in fewer words
     )
+    error = exception(exercise, trials, told.names) if broken is None else None
+    needs_self = error is not None and error.id == "self_missing"  # a layer read without it only seems unused
     guesses = (
-        *told.hints,
+        changed_on_the_way(trials),
+        *(hint for hint in told.hints if not (needs_self and hint.id == "layer_not_used")),
         relation_of_numbers(exercise, trials),
-        exception(exercise, trials, told.names) if broken is None else None,
+        error,
         gradient_cut_off(trials),
     )
     named = (*proven, *(guesses if told.change is None else ()))
