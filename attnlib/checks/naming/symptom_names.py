@@ -101,7 +101,7 @@ _TEXTS = {
     "changed_on_the_way": (
         "{} changes while your code runs",
         "Something writes into it, and whatever reads it later gets other numbers. `y = x` and a slice of a tensor "
-        "are no copies: `.clone()` makes one.",
+        "are not copies: `.clone()` makes one.",
     ),
     "upside_down": (
         "True and False have changed places",
@@ -209,8 +209,8 @@ _TEXTS = {
     ),
     "name_not_defined": (
         "A name is used but never defined",
-        "A variable is misspelt, is assigned only further down, or was never assigned. The line that needs it is "
-        "shown above.",
+        "It is misspelt, it is assigned only further down, or the cell that defines it has not been run. The line that "
+        "needs it is shown above.",
     ),
     "no_such_attribute": (
         "An object does not have this attribute",
