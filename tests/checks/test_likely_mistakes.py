@@ -221,3 +221,9 @@ def test_an_input_changed_in_the_cases_of_one_part_costs_that_part() -> None:
     lost = {part for part, earned in report.parts.items() if not earned}
     assert lost == {"top_k", "top_p"}  # both have cases with top_k
     assert report.points == 3
+
+
+def test_a_name_that_is_not_defined_comes_before_what_else_the_code_shows() -> None:
+    report = told("QKVProjection", PROJECTION.format("self.w_q(x), self.w_k(x), zebra"))
+    assert report.diagnosis == "name_not_defined"
+    assert "`self.w_v` is made and never used" in report.message

@@ -34,6 +34,8 @@ from attnlib.checks.verdict.write import after_hidden_cases, write_report
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
 """Failures after which the other cases of the same part are not tried: they would fail alike."""
 
+OF_NAMES = ("self_missing", "import_missing", "misspelt", "name_not_defined", "argument_of_another_function")
+"""Findings on a NameError, which is the first thing to mend."""
 MOST_FINDINGS = 3  # nobody would read more
 
 
@@ -156,8 +158,10 @@ def findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: 
         one_property(exercise, trials) if broken is None else None,  # it would say the same in fewer words
     )
     error = exception(exercise, trials, told.names) if broken is None else None
-    needs_self = error is not None and error.id == "self_missing"  # a layer read without it only seems unused
+    of_a_name = error if error is not None and error.id in OF_NAMES else None
+    needs_self = of_a_name is not None and of_a_name.id == "self_missing"  # a layer read without it only seems unused
     guesses = (
+        of_a_name,  # nothing behind that line has run
         changed_on_the_way(trials),
         *(hint for hint in told.hints if not (needs_self and hint.id == "layer_not_used")),
         relation_of_numbers(exercise, trials),
