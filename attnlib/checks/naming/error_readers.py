@@ -27,6 +27,7 @@ IMPORTS = {
 }
 """The names that everybody writes in the same way, and the line that defines them."""
 
+MEANING = "What the error means"
 NO_TENSORS = {kind: f"a Python {kind}" for kind in ("int", "float", "list", "tuple")}
 NO_TENSORS |= {"str": "a Python string", "NoneType": "None"}
 
@@ -45,9 +46,7 @@ Reader = Callable[[re.Match[str], Names], Misconception | None]
 
 def finding(id: str, title: str, explanation: str) -> Misconception:
     """Return what an exception means, under the heading of such findings."""
-    return Misconception(
-        id=id, title=title, explanation=explanation, implementation=None, heading="What the error means"
-    )
+    return Misconception(id=id, title=title, explanation=explanation, implementation=None, heading=MEANING)
 
 
 def undefined(found: re.Match[str], names: Names) -> Misconception:
