@@ -171,6 +171,7 @@ def test_every_symptom_has_a_text():
     for symptom in SYMPTOMS.values():
         assert symptom.title
         assert symptom.text.endswith((".", "?"))
+        assert len(symptom.text) >= 30  # it is all that a search engine shows of the page
 
 
 def test_the_index_and_the_symptoms_cover_every_page(found, pages):
