@@ -101,6 +101,7 @@ function drawLines(i, weights) {
   lines.replaceChildren(...paths);
 }
 
+const heard = character => character === " " ? "a space" : character;
 // The looks as text: for each head the characters with a tenth of its weight or more, between their neighbours. The
 // neighbours are for the eye; a screen reader hears the character and its place.
 function inWords(i, weights) {
@@ -110,7 +111,7 @@ function inWords(i, weights) {
   const rows = weights.map((row, head) => {
     const most = row.map((weight, j) => [weight, j]).filter(([weight]) => weight >= 0.1).sort(([a], [b]) => b - a);
     const looks = most.map(([weight, j]) => make("span", {}, around(j),
-      make("span", { className: "heard", textContent: `: ${characters[j]}, character ${j + 1},` }), ` ${Math.round(100 * weight)} %`));
+      make("span", { className: "heard", textContent: `: ${heard(characters[j])}, character ${j + 1},` }), ` ${Math.round(100 * weight)} %`));
     return make("li", {}, make("b", { textContent: `head ${head}` }), ...(looks.length ? looks : ["a little everywhere"]));
   });
   const title = `${date[i]}, the ${PLACES[i]}, with probability ${sure[i].toFixed(2)}, was fetched from`;
