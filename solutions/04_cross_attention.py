@@ -512,7 +512,7 @@ for text, day in list(zip(texts, days, strict=True))[:6]:
 #
 # Who asks? The ten positions of the ISO date. Each has one question, and it's always the same one: *what is the last
 # digit of the year?*, *what is the second digit of the month?* So $x$ is ten learned vectors. (A translator asks with
-# what it has written so far; you'll train one further down. Learned questions are used in earnest as well. A model that
+# what it has written so far; you'll train one further down. Learned questions are used in practice too. A model that
 # finds the objects in a picture [asks it a hundred](https://arxiv.org/abs/2005.12872).)
 #
 # Who answers? The characters. A network computes with numbers, so each character gets a learned vector. But a bare *9*

@@ -873,15 +873,15 @@ class Writer(nn.Module):
 # %% [markdown]
 # ### Exercise: ask a whole model whether it can peek ({points}, difficulty 3, 20 minutes)
 #
-# The gradient has shown what one layer hides. A whole model begins with characters, which are numbers of a list, and
-# nothing can be differentiated by them. So exchange them, one after the other, and see which guesses change. Write
-# `reach(model, ids, vocab)`.
+# The gradient has shown what one layer hides. A whole model begins with characters, which are entries of a list, and
+# nothing has a derivative with respect to those. So exchange them, one after the other, and see which guesses change.
+# Write `reach(model, ids, vocab)`.
 #
 # - `model` takes `(b, n)` and returns logits `(b, n, vocab)`; it is in evaluation mode. `ids` is `(n,)`, one text, with
 #   numbers from 0 to `vocab` − 1.
 # - The result is `(n, n)`, `torch.bool`: True in row $i$ and column $j$ if exchanging the character at $j$, and no
 #   other, changes some logit at $i$ by more than $10^{-5}$.
-# - Put another character at $j$ than the one that is there. Which one is up to you.
+# - At $j$, put a character other than the one that is there. Which one is up to you.
 # - No gradients, none left on the model, and `ids` stays as it is. The points: {parts}. As always.
 
 
@@ -1202,7 +1202,7 @@ for start in ("The ", "If the ", "An object "):
 #
 # **Your turn.** Begin a sentence, and let both models read it and go on. Change `mine` and run the cell. Below each of
 # your characters is the one the model expected there; then it has to write. Which model expects your words, even those
-# it can't know, and what becomes of that where your text ends?
+# it can't know? And what happens once your text ends?
 
 # %%
 # nbval-ignore-output: the last digits vary by machine, and the beginning is yours

@@ -280,7 +280,7 @@ def new_cache(batch: int, heads: int, room: int, width: int) -> dict:
 # - If there is no room for all $n$, raise a `ValueError`.
 # - Not allowed: `attnlib.KVCache`.
 #
-# A model writes under `torch.inference_mode()`, so you need not think of gradients here.
+# A model writes under `torch.inference_mode()`, so you don't have to think about gradients here.
 
 
 # %%
@@ -879,7 +879,7 @@ print("40 words in a ring of 8 slots: equal to a full buffer with a window of 8"
 # %% [markdown]
 # ## What a window costs, and what is worth keeping · more
 #
-# What does a window cost *your* model? It names a colour, and the colour stands in front. With a window of 4 in each of
+# What does a window cost *your* model? It names a colour, and the colour comes first. With a window of 4 in each of
 # two layers, nothing more than six characters back can be used. There are two ways to spend five more slots: a window
 # of 9, or the first five characters, kept forever.
 

@@ -1671,7 +1671,7 @@ assert agree < 0.5
 #
 # ## Take this with you · core
 #
-# **A picture of attention says where a head looks; only an intervention says what comes of it.**
+# **A picture of attention says where a head looks; only an intervention says what that does.**
 #
 # | | |
 # | --- | --- |
@@ -1721,7 +1721,7 @@ assert agree < 0.5
 # - [Jain and Wallace 2019](https://arxiv.org/abs/1902.10186) and [Wiegreffe and Pinter
 #   2019](https://arxiv.org/abs/1908.04626): *Attention is not Explanation*, and *Attention is not not Explanation*;
 #   read both, in this order.
-# - [Xiao et al. 2023](https://arxiv.org/abs/2309.17453), attention sinks: what becomes of a long conversation when the
+# - [Xiao et al. 2023](https://arxiv.org/abs/2309.17453), attention sinks: what happens to a long conversation when the
 #   first tokens are forgotten.
 # - [Wang et al. 2022](https://arxiv.org/abs/2211.00593), a circuit of 26 heads in GPT-2 that finds out who gets the
 #   drink: the method of this lesson, on a sentence.

@@ -168,10 +168,12 @@ class Exercise:
         """Return the part that a difference counts for, usually the case's own.
 
         A changed input, and another dtype beside right gradients, are seen in cases of any part. They count for
-        robustness, or for the part whose cases look at a model afterwards.
+        robustness, or for the part whose cases look at the inputs afterwards, or for the case's own if the first does.
         """
         if aspect == "mutation" and not case.mutation:
-            promised = next((c.part for c in self.cases if c.mutation), "robustness")
+            looks = [c.part for c in self.cases if c.mutation] or ["robustness"]
+            own = looks[0] == next(iter(self.parts)) and "robustness" not in looks
+            promised = case.part if own else looks[0]
         else:
             promised = "robustness" if aspect == "dtype" and case.gradient else case.part
         return promised if promised in self.parts else case.part

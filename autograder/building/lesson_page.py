@@ -15,7 +15,7 @@ REPORT = "application/vnd.attnlib.report+json"
 CHECK = re.compile(r'^check\("(\w+)"', re.MULTILINE)
 TITLE = re.compile(r"# .*\n")
 WORDS_A_MINUTE = 220
-AT_HOME = "start JupyterLab with `make lab` in the course's folder, and open `{lesson}.ipynb`"
+AT_HOME = "[get the course](../course.md#start), start JupyterLab with `make lab`, and open `{lesson}.ipynb`"
 
 
 def with_figures(student: NotebookNode, solved: NotebookNode) -> NotebookNode:

@@ -3,13 +3,18 @@
 import base64
 import re
 from hashlib import sha256
+from html import escape
 from pathlib import Path
+
+from docutils import nodes
 
 PATH = re.compile(r' · (core|more|stretch)(?=<a class="headerlink"|</a>)')
 """How a lesson's heading says to which path it belongs."""
 PLAIN = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
 """Names, punctuation and spaces, which have the colour of all code."""
 DRAWING = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
+OPENING = re.compile(r"(\d+ minutes|A minute) to read\.")
+LONGEST_DESCRIPTION = 160  # characters: what a search engine shows
 NO_HEAD = re.compile(r'<thead>\s*<tr[^>]*>\s*(<th class="head"><p></p></th>\s*)+</tr>\s*</thead>')
 UNFOLD = '<summary aria-label="Toggle hidden content">'
 """Its label hides the words that are in it."""
@@ -17,6 +22,7 @@ UNFOLD = '<summary aria-label="Toggle hidden content">'
 
 def setup(app):  # noqa: D103
     app.connect("html-page-context", finish)
+    app.connect("html-page-context", describe)
     app.connect("html-page-context", name_what_unfolds, priority=900)  # behind the theme, which makes the list
 
 
@@ -29,6 +35,18 @@ def finish(app, name, _template, context, _document):
             text = PATH.sub(r' <span class="path path-\1">\1</span>', text)
             text = DRAWING.sub(lambda found: f"../{as_file(app, found[1])}", text)
         context[part] = text
+
+
+def describe(_app, _name, _template, context, document):
+    """Give a document its first paragraph as the description that a search engine shows below its title."""
+    paragraphs = [] if document is None else [node.astext() for node in document.findall(nodes.paragraph)]
+    for text in (" ".join(text.split()) for text in paragraphs):
+        if OPENING.match(text) or not text:
+            continue
+        if len(text) > LONGEST_DESCRIPTION:
+            text = text[: LONGEST_DESCRIPTION - 2].rsplit(" ", 1)[0] + " …"
+        context["metatags"] = context.get("metatags", "") + f'<meta name="description" content="{escape(text)}">\n'
+        return
 
 
 def name_what_unfolds(_app, _name, _template, context, _document):

@@ -10,13 +10,14 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from attnlib.checks import exercises
 from attnlib.checks.exercise import AS_GIVEN
 from attnlib.checks.naming.symptom_names import SYMPTOMS as OF_THE_ENGINE
+from attnlib.checks.verdict.judge import cases_of, try_case
 from autograder.building import site
 from autograder.building.gallery import seen as trying
 from autograder.building.gallery.fragments import MISSING, in_context, repair, wrong_rows
 from autograder.building.gallery.mistakes import mistakes
 from autograder.building.gallery.pages import heading, index, mistake_pages, symptom_pages, task
 from autograder.building.gallery.symptom_texts import SYMPTOMS
-from autograder.building.gallery.symptoms import ALWAYS, OF_TRAINING, ONCE, ONLY, SAME
+from autograder.building.gallery.symptoms import ALWAYS, OF_TRAINING, ONCE, ONLY, SAME, symptoms
 from autograder.building.gallery.topics import ANYWHERE, TOPICS
 
 pytestmark = pytest.mark.slow
@@ -147,12 +148,30 @@ def test_a_right_leak_free_mistake_is_not_said_to_leak(found):
     assert "not_a_number" not in symptoms_of(found, "scaled_by_d")
 
 
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda x, y: x[:, 1:1][:, -1] @ y.mT,  # an axis that is empty
+        lambda x, y: x.__add__((x, y)),
+        lambda x, y: x if x.bool() else y,
+        lambda x, y: x(y),
+    ],
+)
+def test_an_error_with_an_explanation_of_its_own_is_shown_among_those_that_raise(attempt):
+    exercise = exercises()["pairwise_dot"]
+    trials = [try_case(exercise, attempt, case) for case in cases_of(exercise, hidden=False)]
+    shown = symptoms(exercise, trials, leaks=False)
+    assert "raises" in shown
+    assert set(shown) <= set(SYMPTOMS)
+
+
 def test_every_symptom_has_a_text():
     of_the_engine = {SAME.get(id, id) for id in OF_THE_ENGINE}
     assert {*ONCE, *OF_TRAINING, *ALWAYS, *ONLY, *SAME.values(), *of_the_engine} <= set(SYMPTOMS)
     for symptom in SYMPTOMS.values():
         assert symptom.title
         assert symptom.text.endswith((".", "?"))
+        assert len(symptom.text) >= 30  # it is all that a search engine shows of the page
 
 
 def test_the_index_and_the_symptoms_cover_every_page(found, pages):

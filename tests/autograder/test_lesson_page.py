@@ -62,7 +62,7 @@ def opening(monkeypatch, url, hub, tmp_path):
 
 def test_without_an_address_the_page_says_how_to_open_the_lesson_at_home(monkeypatch, tmp_path):
     line = opening(monkeypatch, None, "https://hub.example.org", tmp_path)
-    home = f"start JupyterLab with `make lab` in the course's folder, and open `{LESSON}.ipynb`"
+    home = f"[get the course](../course.md#start), start JupyterLab with `make lab`, and open `{LESSON}.ipynb`"
     assert line == f"*2 minutes to read.* To work on it, {home}."
 
 
@@ -75,7 +75,7 @@ def test_the_shortest_page_takes_a_minute():
 def test_with_the_repository_s_address_it_opens_in_colab(monkeypatch, tmp_path):
     line = opening(monkeypatch, REPOSITORY, None, tmp_path)
     place = f"https://colab.research.google.com/github/someone/attention/blob/main/notebooks/{LESSON}.ipynb"
-    assert f"open it in [Colab]({place}), or start JupyterLab" in line
+    assert f"open it in [Colab]({place}), or [get the course](../course.md#start), start JupyterLab" in line
     assert "[JupyterLab]" not in line
 
 

@@ -93,6 +93,10 @@ def test_hovering_and_focusing_a_letter_shows_where_its_heads_looked(opened):
         assert opened.locator("#lines path").count() == (looks >= 0.05).sum()
         rows = opened.locator("#looks li").all_inner_texts()
         assert [row[:6] for row in rows] == [f"head {head}" for head in range(4)]
+        heard = opened.locator("#looks .heard").all_text_contents()
+        assert all(re.fullmatch(r": (a space|\S), character \d+,", one) for one in heard)
+        assert f": {'20 July 1969'[place]}, character {place + 1}," in heard
+        assert opened.locator("#looks code").evaluate_all("all => all.every(each => each.ariaHidden == 'true')")
     opened.locator("#answer button").nth(3).focus()
     assert weights(opened).sum(axis=0).argmax() == 11
 

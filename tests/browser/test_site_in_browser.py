@@ -58,6 +58,20 @@ def test_every_link_within_the_site_leads_to_something():
     assert dead == []
 
 
+def test_a_search_engine_can_say_what_is_on_each_page():
+    shown = {}
+    for page in PAGES:
+        text = (SITE / page).read_text(encoding="utf-8")
+        found = re.findall(r'<meta name="description" content="([^"]*)"', text)
+        shown[page] = [unescape(one) for one in found]
+    made_by_sphinx = {"genindex.html", "search.html"}
+    wrong = {p: d for p, d in shown.items() if p not in made_by_sphinx and not (len(d) == 1 and 30 <= len(d[0]) <= 160)}
+    assert wrong == {}
+    lessons = [d[0] for p, d in shown.items() if p.startswith("notebooks/")]
+    assert len(set(lessons)) == len(lessons) == 13
+    assert not any("minutes to read" in one for one in lessons)
+
+
 BLANK = "about:blank"
 """The address of MathJax's font without characters, which Chromium now and then refuses to load."""
 STRETCHED = """() => [...document.querySelectorAll('article img')]

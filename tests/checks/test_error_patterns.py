@@ -4,6 +4,7 @@ A new torch that says it in other words makes a test fail, and not an explanatio
 """
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -71,6 +72,10 @@ RAISED: list[Callable[[], Any]] = [
     lambda: torch.exp(1.0),
     lambda: torch.exp([1.0]),
     lambda: torch.exp((1.0,)),
+    lambda: operator.add(X, (X, X)),
+    lambda: operator.add((X, X), X),
+    lambda: setattr(nn.Linear(2, 2), "weight", X),
+    lambda: X[:, 1:1][:, -1],
     lambda: torch.exp(None),
     lambda: torch.exp("x"),
     lambda: torch.exp(nn.GELU()),

@@ -14,7 +14,8 @@ from torch import Tensor
 from attnlib.checks import exercises, run
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observation import Observation
-from attnlib.checks.naming.errors import IMPORTS, exception
+from attnlib.checks.naming.error_readers import IMPORTS
+from attnlib.checks.naming.errors import exception
 from attnlib.checks.trial.compare import Difference
 from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of
@@ -86,6 +87,22 @@ MEANINGS = {
         "softmax",
         "TypeError: sqrt(): argument 'input' (position 1) must be Tensor, not int",
     ): "A torch function gets a Python int",
+    (
+        "DecoderBlock",
+        "TypeError: unsupported operand type(s) for +: 'Tensor' and 'tuple'",
+    ): "Several results are used as if they were one tensor",
+    (
+        "train_reader",
+        "TypeError: cross_entropy_loss(): argument 'input' (position 1) must be Tensor, not tuple",
+    ): "Several results are used as if they were one tensor",
+    (
+        "LanguageModel",
+        "TypeError: cannot assign 'torch.FloatTensor' as parameter 'weight' (torch.nn.Parameter or None expected)",
+    ): "A plain tensor is assigned where a parameter is",
+    (
+        "losses_by_place",
+        "IndexError: index -1 is out of bounds for dimension 1 with size 0",
+    ): "This axis is empty, so it has no entry to take",
     (
         "EncoderBlock",
         "TypeError: dropout(): argument 'input' (position 1) must be Tensor, not GELU",

@@ -102,6 +102,7 @@ def test_a_list_that_all_calls_share_is_named(default: str, first: str, name: se
         "return F.dropout(x @ y.mT, 0.5, training=False).cos()",
         "return F.dropout(x @ y.mT, 0.5, False).cos()",
         "total = 0\n    total += x @ y.mT\n    return total.cos()",
+        "sizes = [1] * 3\n    return (x @ y.mT).reshape(sizes)",
     ],
 )
 def test_nothing_is_said_of_code_that_is_all_in_use(body: str) -> None:
@@ -135,6 +136,7 @@ def test_a_slip_in_a_class_is_named(old: str, new: str, name: str) -> None:
     [
         ("SelfAttention", LAYERS, "layer_not_used"),
         ("pairwise_dot", DOT.format("return x @ x.mT"), "argument_not_used"),
+        ("pairwise_dot", DOT.format("a, b = [x.exp()] * 2\n    return a @ y.mT + b @ y.mT"), "one_object_repeated"),
         ("pairwise_dot", DOT.format("out = x @ y.mT\n    return x"), "variable_not_used"),
     ],
 )

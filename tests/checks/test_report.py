@@ -281,3 +281,14 @@ def test_two_mistakes_at_once_have_two_pages_and_others_none(installed: Callable
 def test_without_an_address_no_page_is_named(installed: Callable[..., None]) -> None:
     installed(Repository="https://example.org/code")
     assert "More on this mistake" not in run("attention_scores", lambda q, k: q @ k.mT).message
+
+
+def test_a_heading_with_long_inputs_does_not_fill_a_paragraph() -> None:
+    def search(questions: list[str], texts: list[str]) -> Tensor:
+        return torch.zeros(len(questions), len(texts))
+
+    html = run("search", search)._repr_mimebundle_()["text/html"]
+    headings = re.findall(r'aria-level="5"[^>]*><b>(.*?)</b>', html)
+    assert headings[0].startswith("In the case “")
+    assert max(map(len, headings)) < 120
+    assert "<div>Called with questions = [" in html

@@ -1,47 +1,27 @@
 """Explain an exception in the attempt in the learner's terms, by its message and by the names around it."""
 
-import difflib
 import re
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 
-import torch
 from torch import nn
 
 from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.arguments import layers_in
-from attnlib.checks.naming.symptom_names import SYMPTOMS
+from attnlib.checks.naming.error_readers import (
+    NO_TENSORS,
+    SUPER,
+    Names,
+    Reader,
+    always,
+    finding,
+    no_attribute,
+    no_member,
+    replaced,
+    symptom,
+    undefined,
+)
 from attnlib.checks.trial.trial import Trial, visibly_wrong
-
-IMPORTS = {
-    "F": "import torch.nn.functional as F",
-    "attnlib": "import attnlib",
-    "einsum": "from einops import einsum",
-    "math": "import math",
-    "nn": "from torch import nn",
-    "np": "import numpy as np",
-    "plt": "import matplotlib.pyplot as plt",
-    "rearrange": "from einops import rearrange",
-    "reduce": "from einops import reduce",
-    "repeat": "from einops import repeat",
-    "Tensor": "from torch import Tensor",
-    "torch": "import torch",
-}
-"""The names that everybody writes in the same way, and the line that defines them."""
-
-NO_TENSORS = {kind: f"a Python {kind}" for kind in ("int", "float", "list", "tuple")}
-NO_TENSORS |= {"str": "a Python string", "NoneType": "None"}
-
-
-@dataclass(frozen=True)
-class Names:
-    """The names that a learner may have meant: arguments of the contract, layers, and what the code itself assigns."""
-
-    arguments: tuple[str, ...]
-    attributes: tuple[str, ...]
-    local: tuple[str, ...] = ()
 
 
 def names_of(exercise: Exercise, attributes: Iterable[str] = (), local: Iterable[str] = ()) -> Names:
@@ -59,109 +39,20 @@ def _layers(exercise: Exercise) -> set[str]:
     return set() if case is None else layers_in(exercise, case)
 
 
-Reader = Callable[[re.Match[str], Names], Misconception | None]
-
-
-def _finding(id: str, title: str, explanation: str) -> Misconception:
-    return Misconception(
-        id=id, title=title, explanation=explanation, implementation=None, heading="What the error means"
-    )
-
-
-def _undefined(found: re.Match[str], names: Names) -> Misconception:
-    name = found["name"]
-    if name in IMPORTS:
-        return _finding(
-            "import_missing",
-            f"`{name}` is not imported",
-            f"Write `{IMPORTS[name]}` in a cell above, or at the top of this one, and run it.",
-        )
-    if name in names.attributes:
-        return _finding(
-            "self_missing",
-            f"`{name}` needs `self.` before it",
-            f"What `__init__` stores on the object is read through the object: `self.{name}`. Without `self.`, "
-            "Python looks for a variable of that name.",
-        )
-    if name in names.arguments:
-        return _finding(
-            "argument_of_another_function",
-            f"`{name}` is not defined in this function",
-            f"It is an argument of another function. What `__init__` receives is stored on the object, "
-            f"`self.{name} = {name}`, and read there: `self.{name}`.",
-        )
-    return _misspelt(name, (*names.local, *names.arguments)) or replaced("name_not_defined", f"`{name}` is not defined")
-
-
-def _misspelt(name: str, known: Iterable[str], owner: str = "") -> Misconception | None:
-    near = difflib.get_close_matches(name, sorted(set(known) - {name}), n=1, cutoff=0.72)
-    if not near:
-        return None
-    return _finding(
-        "misspelt",
-        f"There is no `{owner}{name}`; perhaps you meant `{owner}{near[0]}`",
-        "Python compares names letter by letter, capitals included.",
-    )
-
-
-def replaced(id: str, title: str) -> Misconception:
-    """Return a symptom under a title that names where it was found."""
-    return replace(SYMPTOMS[id], title=title)
-
-
-def _no_attribute(found: re.Match[str], names: Names) -> Misconception:
-    kind, name = found["kind"], found["name"]
-    if kind == "Tensor":
-        return _misspelt(name, dir(torch.Tensor), "Tensor.") or replaced(
-            "no_such_attribute", f"A tensor has no `{name}`"
-        )
-    if kind in NO_TENSORS:
-        return replaced("no_such_attribute", f"{NO_TENSORS[kind][:1].upper()}{NO_TENSORS[kind][1:]} has no `{name}`")
-    if name in names.arguments or name in names.local:
-        return _finding(
-            "not_kept",
-            f"`self.{name}` is used, but nothing sets it",
-            f"`__init__` receives `{name}` and forgets it when it returns. Store it there: `self.{name} = {name}`.",
-        )
-    return _misspelt(name, names.attributes, "self.") or replaced("no_such_attribute", f"A {kind} has no `{name}`")
-
-
-def _no_member(found: re.Match[str], names: Names) -> Misconception:
-    module, name = found["kind"], found["name"]
-    known = dir(sys.modules[module]) if module in sys.modules else []
-    lower = next((other for other in known if other.lower() == name.lower()), None)
-    found_near = _misspelt(name, [lower] if lower else known, f"{module}.")
-    return found_near or replaced("no_such_attribute", f"There is no `{module}.{name}`")
-
-
-def _always(id: str, title: str, explanation: str) -> Reader:
-    return lambda found, names: _finding(id, title, explanation)
-
-
-def _symptom(id: str) -> Reader:
-    return lambda found, names: SYMPTOMS[id]
-
-
-SUPER = _always(
-    "super_not_called",
-    "super().__init__() is missing",
-    "nn.Module records its layers and parameters in tables that its own `__init__` creates. Call "
-    "super().__init__() first, before you assign anything to `self`.",
-)
 PARTS: tuple[tuple[str, Reader], ...] = (
-    (r"NameError: name '(?P<name>\w+)' is not defined", _undefined),
+    (r"NameError: name '(?P<name>\w+)' is not defined", undefined),
     (
         r"UnboundLocalError: cannot access local variable '(?P<name>\w+)'",
         lambda found, names: replaced("name_not_defined", f"`{found['name']}` is used before it has a value"),
     ),
     (r"AttributeError: cannot assign \w+ before Module\.__init__\(\) call", SUPER),
     (r"AttributeError: '\w+' object has no attribute '_(modules|parameters|buffers|backward_hooks)'", SUPER),
-    (r"AttributeError: module '(?P<kind>[\w.]+)' has no attribute '(?P<name>\w+)'", _no_member),
-    (r"AttributeError: '(?P<kind>\w+)' object has no attribute '(?P<name>\w+)'", _no_attribute),
-    (r"AttributeError", _symptom("no_such_attribute")),
+    (r"AttributeError: module '(?P<kind>[\w.]+)' has no attribute '(?P<name>\w+)'", no_member),
+    (r"AttributeError: '(?P<kind>\w+)' object has no attribute '(?P<name>\w+)'", no_attribute),
+    (r"AttributeError", symptom("no_such_attribute")),
     (
         r'NotImplementedError: Module \[\w+\] is missing the required "forward" function',
-        _always(
+        always(
             "no_forward",
             "The class has no `forward`",
             "Calling a module calls its `forward` method, and this class has none. Is the name misspelt, or is the "
@@ -170,7 +61,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (
         r"TypeError: '(Tensor|Parameter)' object is not callable",
-        _always(
+        always(
             "tensor_called",
             "A tensor is called as if it were a function",
             "Parentheses after a name call it, and this name is a tensor. You call a layer, `self.w_q(x)`; you "
@@ -178,8 +69,28 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         ),
     ),
     (
-        r"TypeError: .*must be Tensor, not (?P<name>int|float|list|tuple|NoneType|str)\b",
-        lambda found, names: _finding(
+        r"TypeError: (unsupported .*'Tensor' and 'tuple'|can only concatenate tuple|.*must be Tensor, not tuple\b)",
+        always(
+            "results_not_taken_apart",
+            "Several results are used as if they were one tensor",
+            "A tuple holds several results, such as an output and its weights, and this line needs one tensor. Take it "
+            "apart first: `output, weights = attn(x)`, or `output, _ = attn(x)`. (torch.stack and torch.cat make one "
+            "tensor of several.)",
+        ),
+    ),
+    (
+        r"TypeError: cannot assign .* as parameter",
+        always(
+            "tensor_over_parameter",
+            "A plain tensor is assigned where a parameter is",
+            "A name that holds an nn.Parameter takes another nn.Parameter, and nothing else. `.clone()`, `.T`, `.data` "
+            "and any arithmetic give a plain tensor. To share a parameter, assign it as it is; to give it other "
+            "numbers, write `parameter.copy_(…)` in torch.no_grad().",
+        ),
+    ),
+    (
+        r"TypeError: .*must be Tensor, not (?P<name>int|float|list|NoneType|str)\b",
+        lambda found, names: finding(
             "number_for_a_tensor",
             f"A torch function gets {NO_TENSORS[found['name']]}",
             "This function needs a tensor. For plain numbers, use plain Python: `d ** 0.5`, `math.sqrt(d)`, "
@@ -188,7 +99,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (
         r"TypeError: .*must be Tensor, not (?P<name>[A-Z]\w+)",
-        lambda found, names: _finding(
+        lambda found, names: finding(
             "layer_for_a_tensor",
             f"A {found['name']} is passed where a tensor is needed",
             f"`nn.{found['name']}(…)` creates a layer and computes nothing. Create it once and call it on the tensor, "
@@ -199,7 +110,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (
         r"TypeError: .*(found element of type float|must be .*ints?\b.*float|'float' object cannot be interpreted)",
-        _always(
+        always(
             "float_for_a_size",
             "A size is a float",
             "A size is a whole number. `/`, a ratio or a negative power makes a float: write `//`, or `int(…)`.",
@@ -207,7 +118,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (
         r"\w+: (only one element tensors|only integer tensors|a Tensor with \d+ elements)",
-        _always(
+        always(
             "tensor_for_a_number",
             "A whole tensor is converted to one Python number",
             "`math.sqrt`, `math.exp`, `float`, `int` and `.item()` take one number. For all the numbers of a tensor at "
@@ -216,7 +127,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (
         r"RuntimeError: Boolean value of Tensor with more than one value is ambiguous",
-        _always(
+        always(
             "tensor_for_a_condition",
             "Python asks a whole tensor whether it is true",
             "`if`, `not`, `and` and `or` need a single True or False. To work entry by entry, write `~mask`, `a & b`, "
@@ -225,7 +136,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (
         r"\w+: (The last argument passed to `einops\.\w+` must be a string|Tensor type unknown to einops .*'str')",
-        _always(
+        always(
             "pattern_first",
             "In einops the pattern comes last",
             "torch.einsum begins with the pattern; the functions of einops end with it: "
@@ -234,7 +145,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (
         r"RuntimeError: .*(leaf Variable that requires grad|modified by an inplace operation)",
-        _always(
+        always(
             "changed_in_place",
             "A tensor is changed in place",
             "An operation with a trailing underscore, `+=` or an assignment to a slice writes into a tensor whose "
@@ -243,18 +154,27 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (
         r"TypeError: ('NoneType' object is not|bad operand type for .*'NoneType'|unsupported operand .*'NoneType')",
-        _always(
+        always(
             "none_for_a_tensor",
             "None is used as if it were a tensor",
             "An argument that may be left out is None then: ask `if mask is not None:` before you use it. A function "
             "without a `return` gives None, too.",
         ),
     ),
-    (r"TypeError: .*(missing \d+ |takes .* arg|unexpected keyword|combination of)", _symptom("arguments_do_not_fit")),
-    (r"(RuntimeError|IndexError): .*(out of bounds|out of range)", _symptom("index_out_of_range")),
+    (r"TypeError: .*(missing \d+ |takes .* arg|unexpected keyword|combination of)", symptom("arguments_do_not_fit")),
+    (
+        r"IndexError: index -?\d+ is out of bounds for dimension \d+ with size 0",
+        always(
+            "empty_axis",
+            "This axis is empty, so it has no entry to take",
+            "A slice took nothing. It ends where it begins, as `x[:, :t]` does for t = 0, or it begins at a negative "
+            "number, which Python counts from the end: `max(0, …)` keeps it inside. Print its shape.",
+        ),
+    ),
+    (r"(RuntimeError|IndexError): .*(out of bounds|out of range)", symptom("index_out_of_range")),
     (
         r"IndexError: (tensors used as indices must be long|.*only integer)",
-        _always(
+        always(
             "index_of_floats",
             "An index is not a whole number",
             "Square brackets take integers (or True and False). Leave the ids as they are, and index the table with "
@@ -263,27 +183,34 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (
         r"RuntimeError: (view size is not compatible|Tensor must have a (last dim.* )?(stride|storage_offset))",
-        _symptom("memory_lies_otherwise"),
+        symptom("memory_lies_otherwise"),
     ),
     (
         r"RuntimeError: .*(xpected .*dtype|same dtype|same datatype|scalar type|floating point type|for the source)",
-        _symptom("dtypes_do_not_fit"),
+        symptom("dtypes_do_not_fit"),
     ),
-    (r"(EinopsError|RuntimeError: .*einsum)", _symptom("pattern_does_not_fit")),
-    (r"RuntimeError: (permute|unflatten|shape '[^']*' is invalid)", _symptom("axes_do_not_fit")),
-    (r"ValueError: (not enough|too many) values to unpack", _symptom("unpacked_otherwise")),
+    (r"(EinopsError|RuntimeError: .*einsum)", symptom("pattern_does_not_fit")),
+    (r"RuntimeError: (permute|unflatten|shape '[^']*' is invalid)", symptom("axes_do_not_fit")),
+    (r"ValueError: (not enough|too many) values to unpack", symptom("unpacked_otherwise")),
     (
         r"RuntimeError: (stack expects|Sizes of tensors must match|Tensors must have same number of dim)",
-        _symptom("pieces_do_not_fit"),
+        symptom("pieces_do_not_fit"),
     ),
-    (r"RuntimeError: Expected target size \[", _symptom("classes_on_the_last_axis")),
+    (r"RuntimeError: Expected target size \[", symptom("classes_on_the_last_axis")),
     (
         r"IndexError: The shape of the mask|(Runtime|Value)Error: .*(size|shape|dim|expand|broadcast|1D)",
-        _symptom("shapes_do_not_fit"),
+        symptom("shapes_do_not_fit"),
     ),
-    (r"IndexError", _symptom("index_out_of_range")),
+    (r"IndexError", symptom("index_out_of_range")),
 )
 """Patterns of exceptions, each with its explanation; the first that fits counts."""
+
+
+TRANSPOSED = finding(
+    "linear_transposes",
+    "F.linear multiplies by the transpose",
+    "`F.linear(x, w)` is `x @ w.T`: like nn.Linear, it wants w as (out, in). For a matrix (in, out), write `x @ w`.",
+)
 
 
 def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None = None) -> Misconception | None:
@@ -293,6 +220,8 @@ def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None =
     raised = [t.got.failure for t in wrong if t.got.failure is not None and t.got.failure.kind == "raised"]
     if not raised or wrong[0].got.failure is not raised[0] or any(f.own for f in raised):
         return None
+    if all(re.match("RuntimeError: .*(mat1|shape|size|dim)", f.error) and "F.linear(" in f.source for f in raised):
+        return TRANSPOSED
     for words, reader in PARTS:
         found = [re.match(words, failure.error, re.DOTALL) for failure in raised]
         if found[0] is not None:

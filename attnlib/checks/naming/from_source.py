@@ -12,7 +12,7 @@ from typing import Any
 from attnlib.checks.asking.attempt import Attempt
 from attnlib.checks.asking.observation import Asking
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.naming.errors import Names
+from attnlib.checks.naming.error_readers import Names
 from attnlib.checks.naming.one_change.kinds import CHANGES, KEPT_STATE
 from attnlib.checks.naming.one_change.written import source_of
 from attnlib.checks.naming.reading import HEADING, Read, read
@@ -28,6 +28,7 @@ READ = {
     "dropout_always_on": "F.dropout does not know about evaluation mode",
     "kept_in_a_default": "A default that keeps what earlier calls put into it",
     "classes_not_counted": "one_hot is not told how many classes there are",
+    "one_object_repeated": "A list holds the same object several times",
     "argument_not_used": "An argument that is never used",
     "layer_not_used": "A layer that is made and never used",
     "variable_not_used": "A variable that is computed and never used",

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from attnlib.checks.asking.observe import argument_names
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.naming.arguments import arguments_of, made_elsewhere, not_given, unread_arguments
-from attnlib.checks.naming.errors import Names, names_of
+from attnlib.checks.naming.error_readers import Names
+from attnlib.checks.naming.errors import names_of
 from attnlib.checks.naming.one_change.written import Written
 from attnlib.checks.naming.syntax import (
     drops_numbers,
     forgotten_layers,
+    idle_calls,
     is_functional_dropout,
     is_of_the_notebook,
     is_self,
@@ -24,6 +26,7 @@ from attnlib.checks.naming.syntax import (
     names_filled,
     names_read,
     position_of,
+    repeats_an_object,
 )
 
 HEADING = "What your code shows"
@@ -51,7 +54,7 @@ def read(exercise: Exercise, written: Written, wrong: Sequence[Case] = ()) -> Re
     slips = _Slips(exercise, written, wrong)
     certain = (*slips.methods(), *slips.notebook_variables(), *slips.lost_results(), *slips.dropout())
     certain += (*slips.kept_in_a_default(), *slips.classes_not_counted())
-    hints = (*slips.unused_arguments(), *slips.unused_layers(), *slips.unused_variables())
+    hints = (*slips.one_object_repeated(), *slips.unused_arguments(), *slips.unused_layers(), *slips.unused_variables())
     local = {n.id for n in ast.walk(written.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     local |= {n.arg for n in ast.walk(written.tree) if isinstance(n, ast.arg)}
     unread = frozenset(name for _, names in slips.unread_arguments() for name in names)
@@ -173,7 +176,7 @@ class _Slips:
     def dropout(self) -> Iterator[Misconception]:
         """Dropout that nobody asked for, or that does not know of evaluation mode."""
         wanted = self.exercise.kind == "module" and "dropout" in argument_names(self.exercise.reference)
-        idle = self._idle()
+        idle = idle_calls(self.written.tree)
         for node in (n for n in ast.walk(self.written.tree) if isinstance(n, ast.Call)):
             if not wanted and drops_numbers(node) and id(node) not in idle:
                 mode = ", at least in training, where gradients are checked" * (self.exercise.kind == "module")
@@ -199,20 +202,6 @@ class _Slips:
                     "evaluation as well. An nn.Dropout created in `__init__` knows the mode by itself.",
                 )
 
-    def _idle(self) -> set[int]:
-        """The calls, by their `id`, whose result nobody uses: as a statement, or as an attribute that is not read."""
-        statements = [n for n in ast.walk(self.written.tree) if isinstance(n, ast.Expr)]
-        lost = {id(n) for s in statements for n in ast.walk(s)}
-        read = {
-            n.attr
-            for n in ast.walk(self.written.tree)
-            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and id(n) not in lost
-        }
-        for node in ast.walk(self.written.tree):
-            if isinstance(node, ast.Assign) and all(isinstance(t, ast.Attribute) for t in node.targets):
-                lost |= {id(node.value)} if not {t.attr for t in node.targets} & read else set()  # type: ignore[attr-defined]
-        return lost
-
     def kept_in_a_default(self) -> Iterator[Misconception]:
         """Find a list or dictionary that is an argument's default and gets filled."""
         for function in self.functions:
@@ -237,6 +226,16 @@ class _Slips:
                     f"In {self._line(node)} it counts up to the largest id that happens to occur, and the result has "
                     "another width for each input. Pass the number of classes: `F.one_hot(ids, num_classes)`.",
                 )
+
+    def one_object_repeated(self) -> Iterator[Misconception]:
+        """Find a list that is multiplied, and holds one object many times."""
+        for node in filter(repeats_an_object, ast.walk(self.written.tree)):
+            yield _finding(
+                "one_object_repeated",
+                "A list holds the same object several times",
+                f"In {self._line(node)} `[…] * n` copies nothing: what is written into one entry is in all of them. "
+                "Make each one anew, `[… for _ in range(n)]`.",
+            )
 
     def unread_arguments(self) -> Iterator[tuple[ast.FunctionDef, list[str]]]:
         """The names of arguments on which the result cannot depend."""
@@ -270,13 +269,17 @@ class _Slips:
                 continue
             if re.search(r"getattr|children\(|modules\(|super\(\)\.forward|vars\(|__dict__", text):
                 continue
+            unused: dict[str, list[str]] = {}
             for name in sorted(layers_of(node) - used):
                 if (more := made_elsewhere(self.exercise, self.wrong, name)) is not None:
-                    yield _finding(
-                        "layer_not_used",
-                        f"`self.{name}` is made and never used",
-                        f"`__init__` makes it, and `forward` does not call it. Where does it belong?{more}",
-                    )
+                    unused.setdefault(more, []).append(f"self.{name}")
+            for more, names in unused.items():
+                are, it, does = ("are", "them", "do they") if len(names) > 1 else ("is", "it", "does it")
+                yield _finding(
+                    "layer_not_used",
+                    f"{listed(names)} {are} made and never used",
+                    f"`__init__` makes {it}, and `forward` does not call {it}. Where {does} belong?{more}",
+                )
 
     def unused_variables(self) -> Iterator[Misconception]:
         """Results under a name that nobody reads."""

@@ -98,6 +98,11 @@ _TEXTS = {
         "root of a negative number, an exp that overflows, or a row whose exps are all 0, because what is subtracted "
         "from it is another row's maximum.",
     ),
+    "changed_on_the_way": (
+        "{} changes while your code runs",
+        "Something writes into it, and whatever reads it later gets other numbers. `y = x` and a slice of a tensor "
+        "are not copies: `.clone()` makes one.",
+    ),
     "upside_down": (
         "True and False have changed places",
         "You return False where True is right, and True where False is right. Read the contract again: which of the "
@@ -204,8 +209,8 @@ _TEXTS = {
     ),
     "name_not_defined": (
         "A name is used but never defined",
-        "A variable is misspelt, is assigned only further down, or was never assigned. The line that needs it is "
-        "shown above.",
+        "It is misspelt, it is assigned only further down, or the cell that defines it has not been run. The line that "
+        "needs it is shown above.",
     ),
     "no_such_attribute": (
         "An object does not have this attribute",

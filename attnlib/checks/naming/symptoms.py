@@ -62,6 +62,14 @@ def gradient_cut_off(trials: Sequence[Trial]) -> Misconception | None:
     return _named(_of_gradients(visibly_wrong(trials)))
 
 
+def changed_on_the_way(trials: Sequence[Trial]) -> Misconception | None:
+    """Name inputs that are changed and should not be, where the numbers are wrong, perhaps because of that."""
+    wrong = [t for t in visibly_wrong(trials) if t.difference and t.difference.aspect in ("shape", "values")]
+    changed = [{*t.got.mutated} - {*t.expected.mutated} for t in wrong]
+    names = sorted(set.intersection(*changed)) if changed else []
+    return _named(("changed_on_the_way", (" and ".join(f"`{name}`" for name in names),))) if names else None
+
+
 def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
     """Name the property that all wrong cases have, and no right one (see `isolate`)."""
     found = isolate(exercise, trials)

@@ -136,3 +136,25 @@ def listed(names: Sequence[str]) -> str:
     """The names as words of a sentence: `a`, `b` and `c`."""
     quoted = [f"`{name}`" for name in names]
     return " and ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
+
+
+def idle_calls(tree: ast.AST) -> set[int]:
+    """The calls, by their `id`, whose result nobody uses: as a statement, or as an attribute that is not read."""
+    statements = [n for n in ast.walk(tree) if isinstance(n, ast.Expr)]
+    lost = {id(n) for s in statements for n in ast.walk(s)}
+    read = {
+        n.attr
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and id(n) not in lost
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and all(isinstance(t, ast.Attribute) for t in node.targets):
+            lost |= {id(node.value)} if not {t.attr for t in node.targets} & read else set()  # type: ignore[attr-defined]
+    return lost
+
+
+def repeats_an_object(node: ast.AST) -> bool:
+    """True for `[…] * n` where an entry is made right there and can be changed: a list, a dictionary, a tensor."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List)):
+        return False
+    return any(isinstance(entry, ast.List | ast.Dict | ast.Set | ast.Call) for entry in node.left.elts)

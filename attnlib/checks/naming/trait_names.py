@@ -82,8 +82,8 @@ OF_TRAITS = {
     ),
     "for_one_value_only": (
         "Right as long as {} is {}; wrong for {}",
-        "A number that belongs to one example is written into the code. Take it from the arguments, or from the shape "
-        "of a tensor.",
+        "Either a number that belongs to one example is written into the code: take it from the arguments, or from the "
+        "shape of a tensor. Or something is counted from 0 where it should be from 1, and this value hides it.",
     ),
     "with_a_mask": (
         "Right without a mask; wrong as soon as one is given",
@@ -98,7 +98,7 @@ AMONG = {
     "input_changed": "an input that is changed on the way",
     "input_not_changed": "an input that should change, and stays as it was",
     "gradient_of_something_else": "the gradient",
-    "not_refused": "what happens to inputs that the contract rules out",
+    "not_refused": "inputs that the contract rules out, which must raise the exception that it names",
     "with_a_mask": "the result when a mask is given",
     "in_contiguous_memory_only": "the result for a transposed input, whose memory is not contiguous",
     "for_small_scores_only": "the result for very large scores",

@@ -20,6 +20,7 @@ from attnlib.checks.naming.from_source import FromSource, from_record, from_sour
 from attnlib.checks.naming.symptoms import (
     beside_parameters,
     broken_contract,
+    changed_on_the_way,
     gradient_cut_off,
     never_ends,
     one_property,
@@ -33,6 +34,8 @@ from attnlib.checks.verdict.write import after_hidden_cases, write_report
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
 """Failures after which the other cases of the same part are not tried: they would fail alike."""
 
+OF_NAMES = ("self_missing", "import_missing", "misspelt", "name_not_defined", "argument_of_another_function")
+"""Findings on a NameError, which is the first thing to mend."""
 MOST_FINDINGS = 3  # nobody would read more
 
 
@@ -154,10 +157,15 @@ def findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: 
         told.change,
         one_property(exercise, trials) if broken is None else None,  # it would say the same in fewer words
     )
+    error = exception(exercise, trials, told.names) if broken is None else None
+    of_a_name = error if error is not None and error.id in OF_NAMES else None
+    needs_self = of_a_name is not None and of_a_name.id == "self_missing"  # a layer read without it only seems unused
     guesses = (
-        *told.hints,
+        of_a_name,  # nothing behind that line has run
+        changed_on_the_way(trials),
+        *(hint for hint in told.hints if not (needs_self and hint.id == "layer_not_used")),
         relation_of_numbers(exercise, trials),
-        exception(exercise, trials, told.names) if broken is None else None,
+        error,
         gradient_cut_off(trials),
     )
     named = (*proven, *(guesses if told.change is None else ()))

@@ -20,6 +20,8 @@ COLUMNS = "margin: 0.2em 0; line-height: 1.3; white-space: pre; word-break: norm
 """JupyterLab breaks the lines of an output anywhere, even inside a number."""
 HEADING = 'role="heading" aria-level="{}"'
 """No <h4>: JupyterLab would list it in the notebook's table of contents."""
+CALLED = ", called with "
+LONGEST_HEADING = 120  # characters: with longer inputs, a heading in bold would be a paragraph
 ELSEWHERE = "Someone else's case"
 MORE = "More on this mistake"
 
@@ -151,7 +153,12 @@ def as_html(report: Report) -> str:
     lines = [f'<div role="group" aria-label="Verdict on {escape(report.exercise)}" style="{frame}">']
     lines.append(f'<div role="alert"><div {HEADING.format(4)}><b>{marked_up(headline(report))}</b></div></div>')
     for section in report.sections:
-        lines.append(f'<div {HEADING.format(5)} style="margin-top: 0.6em"><b>{marked_up(section.heading)}</b></div>')
+        head, inputs = section.heading, ""
+        if len(head) > LONGEST_HEADING:
+            head, _, inputs = head.partition(CALLED)
+        lines.append(f'<div {HEADING.format(5)} style="margin-top: 0.6em"><b>{marked_up(head)}</b></div>')
+        if inputs:
+            lines.append(f"<div>{marked_up(f'Called with {inputs}')}</div>")
         if section.fixed:
             lines.append(f'<pre style="{COLUMNS}">{escape(section.body)}</pre>')
         elif section.body:

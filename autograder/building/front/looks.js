@@ -43,7 +43,7 @@ function drawTyped(followed) {
   cells = characters.map((character, j) => {
     const isDigit = /^[0-9]$/.test(character), strange = !now.result?.real[j];
     const classes = ["letter", strange && "strange", followed?.place === j && "edited"];
-    const letter = make(isDigit ? "button" : "span", { className: classes.filter(Boolean).join(" "), textContent: character });
+    const letter = make(isDigit ? "button" : "span", { ariaHidden: isDigit ? null : "true", className: classes.filter(Boolean).join(" "), textContent: character });
     if (isDigit) {
       letter.type = "button";
       letter.setAttribute("aria-label", `Raise ${character}, character ${j + 1}`);
@@ -101,14 +101,17 @@ function drawLines(i, weights) {
   lines.replaceChildren(...paths);
 }
 
-// The looks as text: for each head the characters with a tenth of its weight or more, between their neighbours.
+const heard = character => character === " " ? "a space" : character;
+// The looks as text: for each head the characters with a tenth of its weight or more, between their neighbours. The
+// neighbours are for the eye; a screen reader hears the character and its place.
 function inWords(i, weights) {
   const { characters, date, sure } = now.result;
-  const around = j => make("code", {}, characters.slice(Math.max(0, j - 2), j).join(""), make("b", { textContent: characters[j] }),
+  const around = j => make("code", { ariaHidden: "true" }, characters.slice(Math.max(0, j - 2), j).join(""), make("b", { textContent: characters[j] }),
     characters.slice(j + 1, j + 3).join(""));
   const rows = weights.map((row, head) => {
     const most = row.map((weight, j) => [weight, j]).filter(([weight]) => weight >= 0.1).sort(([a], [b]) => b - a);
-    const looks = most.map(([weight, j]) => make("span", {}, around(j), ` ${Math.round(100 * weight)} %`));
+    const looks = most.map(([weight, j]) => make("span", {}, around(j),
+      make("span", { className: "heard", textContent: `: ${heard(characters[j])}, character ${j + 1},` }), ` ${Math.round(100 * weight)} %`));
     return make("li", {}, make("b", { textContent: `head ${head}` }), ...(looks.length ? looks : ["a little everywhere"]));
   });
   const title = `${date[i]}, the ${PLACES[i]}, with probability ${sure[i].toFixed(2)}, was fetched from`;

@@ -196,7 +196,10 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
         ),
         "summed_away": Symptom("An axis is summed or averaged away", "A `sum` or `mean` over one axis too many."),
         "goes_on": Symptom("Right, but too long", "The right result comes first, and then something follows."),
-        "ends_early": Symptom("Right as far as it goes, but too short", "The end is missing."),
+        "ends_early": Symptom(
+            "Right as far as it goes, but too short",
+            "What is there is right, but the end is missing: an axis is too short.",
+        ),
         "input_comes_back": Symptom(
             "An input comes back as it was", "Look for a branch that computes nothing, or a result that isn't used."
         ),

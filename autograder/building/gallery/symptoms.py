@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from attnlib.checks import Exercise
+from attnlib.checks.naming.error_readers import MEANING
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
 from attnlib.checks.trial.compare import Aspect, How
@@ -40,7 +41,8 @@ def symptoms(exercise: Exercise, trials: Trials, *, leaks: bool) -> list[str]:
     found += [one.id for one in named if one is not None]
     if trials[0].difference is None:
         found.append("passes_a_first_test")
-    return [*dict.fromkeys(SAME.get(id, id) for id in found)] or ["wrong_numbers"]
+    meanings = {one.id: "raises" for one in named if one is not None and one.heading == MEANING}
+    return [*dict.fromkeys(SAME.get(id, meanings.get(id, id)) for id in found)] or ["wrong_numbers"]
 
 
 def _pairs(trial: Trial) -> Iterator[tuple[Tensor, Tensor]]:
@@ -209,6 +211,7 @@ SAME = {
     "not_refused": "refusals",
     "another_dtype": "wrong_dtype",
     "input_changed": "changes_its_input",
+    "changed_on_the_way": "changes_its_input",
     "changed_in_place": "changes_its_input",
     "gradient_cut_off": "no_gradient",
     "gradient_of_something_else": "wrong_gradient",
@@ -242,8 +245,6 @@ SAME = {
             "memory_lies_otherwise",
             "index_out_of_range",
             "classes_on_the_last_axis",
-            "super_not_called",
-            "tensor_for_a_condition",
             "returns_something_else",
             "nothing_returned",
             "printed_instead",
