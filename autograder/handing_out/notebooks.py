@@ -29,7 +29,7 @@ BUG = """## Bug {number}: `{exercise}`
 
 **What it must do.** {contract}
 
-**What is seen.**
+**What you see.**
 
 ```
 {symptom}

@@ -40,7 +40,7 @@ def test_a_bug_is_shown_with_its_contract_its_symptom_and_its_code(practice):
     bug = opened(practice)
     assert f"Find the bug in {bug.exercise} (level 1: an exception)" in shown
     assert " ".join(bug.contract.split()) in shown
-    assert "What is seen:" in shown
+    assert "What you see:" in shown
     assert bug.code.split("\n")[-1].strip() in shown
     assert f"practice.repaired({bug.exercise})" in shown
 

@@ -70,7 +70,7 @@ class OpenedBug:
         again = " You have seen this mistake before." if known else ""
         sections = [
             Section("What it must do", self.bug.contract),
-            Section("What is seen", self.symptom, fixed=True),
+            Section("What you see", self.symptom, fixed=True),
             Section("What is true of it?", lettered(self.options)),
         ]
         cell = f"{self.bug.code}\n\n\npractice.repaired({self.row.exercise})"
