@@ -32,6 +32,7 @@ from autograder.showing.errors import CourseError, trace_of
 
 OUTCOME = ("error", "text", "printed", "lacks_name", "lacks_module")
 Outcomes = list[dict[str, Any]]
+Stuck = dict[str, tuple[int, str]]
 UNANSWERED = Failure("unwritten", "is not answered yet")
 ONE_AT_A_TIME = threading.RLock()
 """Judging sets torch's threads, its seed and its default dtype, which belong to the whole process."""
@@ -67,13 +68,12 @@ class Judge:
             found: list[tuple[Verdict, dict[str, Any] | None]] = []
             for question in assignment.questions:
                 step(question)
-                ran = (cell for verdict, _ in found for cell in verdict.cells)
-                stuck = sorted({cell["name"] for cell in ran if cell["error"] == "TimeLimit"} - {question.answer})
+                stuck = {name: where for name, where in _stuck(found).items() if name != question.answer}
                 found.append(self._twice(self._verdict, settled, assignment, question, stuck))
-            seed = self._seed_of(settled)
+            seed, stuck = self._seed_of(settled), _stuck(found)
             for verdict, task in found:  # from here on nothing is shown, and nothing runs that could show anything
                 if task is not None and any(verdict.report.parts.values()):
-                    left = self._twice(self._left, task, verdict, assignment.given, seed)
+                    left = self._twice(self._left, {**task, "stuck": stuck}, verdict, assignment.given, seed)
                     verdict.report = after_hidden_cases(verdict.question.exercise, verdict.report, left)
             return [verdict for verdict, _ in found]
 
@@ -97,7 +97,7 @@ class Judge:
         return int.from_bytes(state.digest(), "big")
 
     def _verdict(
-        self, settled: NotebookNode, assignment: Assignment, question: Question, stuck: list[str]
+        self, settled: NotebookNode, assignment: Assignment, question: Question, stuck: Stuck
     ) -> tuple[Verdict, dict[str, Any] | None]:
         """Return the verdict on the visible cases, and the task for trying the hidden ones."""
         attempt = Run(*cells_around(settled, assignment, question.test))
@@ -116,7 +116,7 @@ class Judge:
         answered = not untouched or asked.report.score > 0
         return Verdict(question, asked.report, answered=answered, cells=asked.cells), asked.task
 
-    def _ask(self, attempt: Run, question: Question, given: frozenset[str], stuck: list[str]) -> Outcome:
+    def _ask(self, attempt: Run, question: Question, given: frozenset[str], stuck: Stuck) -> Outcome:
         exercise = question.exercise
         self.budget.check_real_time()
         if self.budget.is_spent:
@@ -214,6 +214,12 @@ class Judge:
         return run_exercise(exercise, attempt, Asking(seed=self.seed, memory=self.memory), to_the_end=True)
 
 
+def _stuck(found: list[tuple[Verdict, dict[str, Any] | None]]) -> Stuck:
+    """Return the cells that did not end in their time, with the line and what was said: none waits for it again."""
+    cells = (cell for verdict, _ in found for cell in verdict.cells if cell["error"] == "TimeLimit")
+    return {cell["name"]: (cell["stopped"], cell["text"]) for cell in cells}
+
+
 def failed(exercise: Exercise, failure: Failure) -> Report:
     """Report on an answer that could not be tried."""
     return write_report(exercise, [], cases=(), failure=failure)
@@ -244,9 +250,11 @@ def _choice(value: dict[str, Any]) -> Any:
 
 def _outcomes(told: Any) -> list[dict[str, Any]]:
     """Return the child's account of its cells: words for its own student, and nothing else."""
-    found = []
+    found: list[dict[str, Any]] = []
     for cell in told if isinstance(told, list) else []:
         if isinstance(cell, dict):
             found.append({key: str(cell.get(key, ""))[:4000] for key in OUTCOME})
             found[-1]["name"] = str(cell.get("cell", ""))[:200]
+            line = cell.get("stopped")
+            found[-1]["stopped"] = line if type(line) is int and 0 < line < 1_000_000 else 0
     return found[:1000]

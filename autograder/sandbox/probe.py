@@ -18,7 +18,7 @@ NOTHING = {
     "cells": [],
     "wanted": "",
     "run": "all",
-    "stuck": [],
+    "stuck": {},
     "expression": "None",
     "kind": "choice",
     "forbidden": [],

@@ -1,12 +1,15 @@
 """One template for the process that judges and the one that explains: what they share, and what they don't."""
 
+import dataclasses
+
 import psutil
 import pytest
 
+from attnlib.checks.asking.time_limits import here
 from autograder.judging.explainer import KNOWN, KnowingSandbox
 from autograder.judging.submission import SANDBOXES, get_ready
 from autograder.sandbox.probe import NOTHING, probe
-from autograder.sandbox.process import Sandbox
+from autograder.sandbox.process import Limits, Sandbox
 
 pytestmark = pytest.mark.slow
 
@@ -76,3 +79,25 @@ def test_a_sandbox_that_is_made_ready_has_its_warm_process_before_the_first_subm
         assert sandbox.control is not None
     finally:
         sandbox.close()
+
+
+@pytest.mark.parametrize("endless", ["time.sleep(10**6)", "while True: pass"])
+def test_a_cell_that_did_not_end_is_run_as_far_as_it_came_when_it_is_needed_again(endless):
+    lines = ["import time", "def answer(): return 1", "print('before')", endless, "print('after')"]
+    cells = [{"name": "one", "role": "answer", "source": "\n".join(lines)}]
+    times = dataclasses.replace(here(), waiting=2.0, cell_cpu=1.0)
+    told = []
+    with Sandbox(probe(), Limits(time=times)) as sandbox:
+        stuck = {}
+        for _ in range(2):
+            child = sandbox.fork()
+            child.ask({**NOTHING, "cells": cells, "expression": "str(answer())", "stuck": stuck})
+            told.append(child.listen())
+            child.close()
+            (cell,) = told[-1]["cells"]
+            stuck = {"one": (cell["stopped"], cell["text"])}
+    first, again = told
+    assert first == again
+    assert first["value"] == {"text": "1"}
+    (cell,) = first["cells"]
+    assert (cell["error"], cell["stopped"], cell["printed"]) == ("TimeLimit", 4, "before\n")

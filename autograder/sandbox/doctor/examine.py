@@ -108,7 +108,7 @@ def run(sandbox: Sandbox, body: str) -> Outcome:
     """Run an attack's code as an answer, in a process of its own."""
     exercise = exercises()[EXERCISE]
     cell = {"name": "attack", "source": TEMPLATE.format(code=body, backstops=BACKSTOPS), "role": "answer"}
-    task = {"cells": [cell], "wanted": "attack", "run": "all", "stuck": []}
+    task = {"cells": [cell], "wanted": "attack", "run": "all", "stuck": {}}
     task |= {"expression": "answer", "kind": "function"}
     child = sandbox.fork()
     try:

@@ -50,6 +50,8 @@ class Outcome:
     printed: str = ""
     lacks_name: str = ""
     lacks_module: str = ""
+    stopped: int = 0
+    """The line of the statement that did not end in its time; 0 if all did, or if it isn't known."""
 
 
 def translate(source: str) -> str:

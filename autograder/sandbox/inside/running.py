@@ -2,11 +2,11 @@
 
 import ast
 import inspect
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .cells import Outcome, Unit, first_line
-from .clock import Clock, Patience, nobody_to_ask
+from .clock import Clock, Patience, TimeLimitExceeded, nobody_to_ask
 from .failure import Failure, failure_of, overtime
 from .limits import quiet
 from .names import bound_names
@@ -22,25 +22,32 @@ def run_units(
     units: list[Unit],
     namespace: dict[str, Any],
     limits: TimeLimits,
-    stuck: Collection[str] = (),
+    stuck: Mapping[str, Any] | None = None,
     shown: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Outcome]:
-    """Run the units, cell by cell; an error ends its cell, and no other. Cells known to be `stuck` get little time.
+    """Run the units, cell by cell; an error ends its cell, and no other.
 
+    Cells known to be `stuck` are run as far as they came before: it has the line of the statement that did not end, and
+    what was said of it. Where the line isn't known, such a cell gets little time.
     `shown` holds, by cell, the values that demonstrations bind which need names that are withheld here.
     """
+    stuck = stuck or {}
     place, waiting = 0, limits.waiting_again if stuck else limits.waiting
     while place < len(units):
         first = units[place]
         seconds = limits.given_cell_cpu if first.role == "given" else limits.cell_cpu
-        seconds = limits.stuck_cell_cpu if first.cell in stuck else seconds
+        line, said = stuck.get(first.cell, (0, ""))
+        seconds = limits.stuck_cell_cpu if first.cell in stuck and not line else seconds
         clock = Clock(seconds, Patience(waiting))
         body: list[ast.stmt] = []
         while place < len(units) and units[place].cell == first.cell:
             body += units[place].body
             place += 1
         values = (shown or {}).get(first.cell) if first.role == "given" else None
-        yield run_cell(first.cell, body, namespace, clock, first.flags, values)
+        outcome = run_cell(first.cell, _before(line, body), namespace, clock, first.flags, values)
+        if line and not outcome.error:
+            outcome.error, outcome.text, outcome.stopped = "TimeLimit", said, line
+        yield outcome
         if clock.has_waited:
             waiting = limits.waiting_again
 
@@ -64,8 +71,16 @@ def run_cell(
             _note(outcome, failure_of(error), type(error).__name__)
             if clock.is_over():  # whatever error that has led to in the cell
                 _note(outcome, overtime(clock), "TimeLimit")
+                while isinstance(error.__context__, TimeLimitExceeded):  # raised again in each frame on its way out
+                    error = error.__context__
+                at = _stopped_at(body, error, f"<cell {cell}>")
+                outcome.stopped = 0 if at is None else first_line(body[at])
     outcome.printed = text.text()
     return outcome
+
+
+def _before(line: int, body: list[ast.stmt]) -> list[ast.stmt]:
+    return [statement for statement in body if first_line(statement) < line] if line else body
 
 
 def _note(outcome: Outcome, failure: Failure, name: str) -> None:
@@ -110,7 +125,7 @@ def _is_of_grading(statement: ast.stmt, error: Exception) -> bool:
     return isinstance(error, Withheld)
 
 
-def _stopped_at(body: list[ast.stmt], error: Exception, filename: str) -> int | None:
+def _stopped_at(body: list[ast.stmt], error: BaseException, filename: str) -> int | None:
     """Return the index of the statement that an exception comes from; None if it comes from elsewhere."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != filename:
