@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from jupyter_servers import jupyter_lab
 from nbformat.v4 import new_code_cell, new_notebook
+from test_student_in_browser import run
 
 from autograder.lesson_text.lesson import KERNEL
 from autograder.lesson_text.notebook import write_notebook
@@ -41,11 +42,12 @@ def lab(tmp_path):
 
 def test_what_runs_has_words_fits_and_is_heard(lab, page):
     page.goto(lab.format("lab/tree/kinds.ipynb"))
+    page.locator(".jp-Toolbar-kernelName").filter(has_text="Python 3").wait_for()
     page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for()
     page.locator(".jp-CodeCell .cm-content").first.click()
     page.keyboard.press("ControlOrMeta+B")  # the list of files would leave a phone's width to nothing else
-    for _ in CELLS:
-        page.keyboard.press("Shift+Enter")
+    for source in CELLS:
+        run(page, source.partition("\n")[0])
     verdict = page.get_by_role("group", name="Verdict on attention_scores")
     verdict.wait_for()
     assert verdict.get_by_role("alert").inner_text().startswith("✗ attention_scores: the values are not right")
