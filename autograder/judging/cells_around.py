@@ -1,5 +1,6 @@
 """The code cells of a notebook around one test: who wrote them, and whether they may define a name."""
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -46,6 +47,19 @@ def may_define(cells: Cells, names: Iterable[str]) -> bool:
     return any(
         cell["role"] in ("added", "answer") and any(name.search(cell["source"]) for name in named) for cell in cells
     )
+
+
+def plain_text(cells: Cells, name: str) -> str | None:
+    """Return the text that the student's only cell with this name assigns to it and does nothing else; else None."""
+    own = [cell["source"] for cell in cells if may_define([cell], [name])]
+    try:
+        body = ast.parse(own[0]).body if len(own) == 1 else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    match body:
+        case [ast.Assign(targets=[ast.Name(id=bound)], value=ast.Constant(value=str(text)))] if bound == name:
+            return text
+    return None
 
 
 def imported_late(cells: Cells) -> list[str]:

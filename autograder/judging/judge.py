@@ -1,7 +1,8 @@
 """Judge a notebook: each answer in a process of its own in the sandbox, the verdict here.
 
 Everything that is shown comes first, for all questions. Hidden cases follow in fresh processes, and decide only which
-parts of their own question still count. So nothing that has seen a hidden input can tell anybody.
+parts of their own question still count. So nothing that has seen a hidden input can tell anybody. Answers that pass may
+share a process: see `together`.
 """
 
 import hashlib
@@ -15,13 +16,21 @@ from nbformat import NotebookNode
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observation import Asking, Memory
 from attnlib.checks.exercise import Exercise
-from attnlib.checks.verdict.judge import parts_left, run_exercise
+from attnlib.checks.verdict.judge import parts_left, passing, run_exercise
 from attnlib.checks.verdict.report import Report
 from attnlib.checks.verdict.write import after_hidden_cases, write_report
 from autograder.judging.budget import Budget, OutOfTime
-from autograder.judging.cells_around import cells_around, grade_id, imported_late, is_untouched, may_define
+from autograder.judging.cells_around import (
+    cells_around,
+    grade_id,
+    imported_late,
+    is_untouched,
+    may_define,
+    plain_text,
+)
 from autograder.judging.explainer import Explainer
-from autograder.judging.retries import RETRIES, Outcome, Run, added
+from autograder.judging.retries import RETRIES, Outcome, Run, Stuck, added, outcomes, stuck_cells
+from autograder.judging.together import Together, alike_together
 from autograder.judging.verdict import Verdict
 from autograder.lesson_text.assignment import Assignment, Question
 from autograder.sandbox.process import Child, Sandbox
@@ -30,9 +39,6 @@ from autograder.sandbox.template import Died
 from autograder.sandbox.views import view, whole_view
 from autograder.showing.errors import CourseError, trace_of
 
-OUTCOME = ("error", "text", "printed", "lacks_name", "lacks_module")
-Outcomes = list[dict[str, Any]]
-Stuck = dict[str, tuple[int, str]]
 UNANSWERED = Failure("unwritten", "is not answered yet")
 ONE_AT_A_TIME = threading.RLock()
 """Judging sets torch's threads, its seed and its default dtype, which belong to the whole process."""
@@ -51,6 +57,7 @@ class Judge:
         self.beside: dict[str, bytes] = {}
         self.budget = Budget(sandbox.limits.time)
         self.explainer = Explainer(sandbox, self.budget)
+        self.together = Together(sandbox, self.budget)
         self.overcome: list[str] = []
         """The tracebacks of the grader's faults in the last notebook that a second attempt didn't show."""
 
@@ -65,17 +72,23 @@ class Judge:
         with ONE_AT_A_TIME:
             self.beside, self.budget, self.overcome = dict(beside or {}), Budget(self.sandbox.limits.time), []
             self.explainer = Explainer(self.sandbox, self.budget)
-            found: list[tuple[Verdict, dict[str, Any] | None]] = []
-            for question in assignment.questions:
+            self.together = Together(self.sandbox, self.budget)
+            found: dict[str, tuple[Verdict, dict[str, Any] | None]] = {}
+            order = alike_together(assignment.questions)
+            for question in order:
                 step(question)
-                stuck = {name: where for name, where in _stuck(found).items() if name != question.answer}
-                found.append(self._twice(self._verdict, settled, assignment, question, stuck))
-            seed, stuck = self._seed_of(settled), _stuck(found)
-            for verdict, task in found:  # from here on nothing is shown, and nothing runs that could show anything
+                stuck = stuck_cells(verdict.cells for verdict, _ in found.values())
+                stuck.pop(question.answer or "", None)
+                found[question.test] = self._twice(self._verdict, settled, assignment, question, stuck)
+            self.together.part()
+            seed, stuck = self._seed_of(settled), stuck_cells(verdict.cells for verdict, _ in found.values())
+            for question in order:  # from here on nothing is shown, and nothing runs that could show anything
+                verdict, task = found[question.test]
                 if task is not None and any(verdict.report.parts.values()):
                     left = self._twice(self._left, {**task, "stuck": stuck}, verdict, assignment.given, seed)
-                    verdict.report = after_hidden_cases(verdict.question.exercise, verdict.report, left)
-            return [verdict for verdict, _ in found]
+                    verdict.report = after_hidden_cases(question.exercise, verdict.report, left)
+            self.together.part()
+            return [found[question.test][0] for question in assignment.questions]
 
     def _twice(self, judge: Callable[..., Any], *about: Any) -> Any:
         """Judge, and after a fault of the grader's judge again in a fresh process; a second fault is the reason."""
@@ -84,6 +97,7 @@ class Judge:
         except (CourseError, OutOfTime):  # there is no sandbox, or no more time
             raise
         except Exception as error:
+            self.together.part()
             self.sandbox.close()
             found = judge(*about)
             self.overcome.append(trace_of(error))
@@ -108,20 +122,20 @@ class Judge:
             if not may_define(attempt.below, expression):
                 return Verdict(question, failed(question.exercise, UNANSWERED), answered=False), None
             attempt = replace(attempt, cells=attempt.cells + attempt.below, below=[])
-        asked = self._ask(attempt, question, assignment.given, stuck)
-        for retry in RETRIES:
-            if retry.applies(attempt, asked):
-                attempt = retry.change(attempt, asked)
-                asked = self._ask(attempt, question, assignment.given, stuck)
+        asked = self._passed(attempt, question, assignment.given, stuck)
+        if asked is None or not asked.report.passed:
+            stuck = stuck | stuck_cells([asked.cells] if asked else [])
+            asked = self._ask(attempt, question, assignment.given, stuck)
+            for retry in RETRIES:
+                if retry.applies(attempt, asked):
+                    attempt = retry.change(attempt, asked)
+                    asked = self._ask(attempt, question, assignment.given, stuck)
         answered = not untouched or asked.report.score > 0
         return Verdict(question, asked.report, answered=answered, cells=asked.cells), asked.task
 
-    def _ask(self, attempt: Run, question: Question, given: frozenset[str], stuck: Stuck) -> Outcome:
-        exercise = question.exercise
-        self.budget.check_real_time()
-        if self.budget.is_spent:
-            return Outcome(failed(exercise, self.budget.failure()))
-        task: dict[str, Any] = {
+    def _task(self, attempt: Run, question: Question, given: frozenset[str], stuck: Stuck) -> dict[str, Any]:
+        """Return what a process has to know for running the cells and holding the answer."""
+        return {
             "cells": attempt.cells,
             "beside": self.beside,
             "wanted": question.answer or "",
@@ -130,25 +144,56 @@ class Judge:
             "show": [],
             "shown": self._shown(attempt, given),
             "expression": question.expression,
-            "kind": exercise.kind,
-            "forbidden": list(exercise.forbidden),
-            "library": view(exercise),
+            "kind": question.exercise.kind,
+            "forbidden": list(question.exercise.forbidden),
+            "library": view(question.exercise),
         }
+
+    def _passed(self, attempt: Run, question: Question, given: frozenset[str], stuck: Stuck) -> Outcome | None:
+        """Judge the answer without a process of its own, if that can be; only one that passes has been judged."""
+        exercise = question.exercise
+        self.budget.check_real_time()
+        if self.budget.is_spent:
+            return None
+        if exercise.kind == "choice":  # a text that is simply assigned needs no process
+            return Outcome(run_exercise(exercise, plain_text(attempt.cells, question.expression)))
+        task = self._task(attempt, question, given, stuck)
+        asked = Outcome(failed(exercise, UNANSWERED), task=task if exercise.cases else None)
+
+        def judge(child: Child) -> bool:
+            told = child.listen()
+            asked.cells = outcomes(told.get("cells"))
+            if not told.get("missing"):
+                rest = RemoteAttempt(child, "unfit" if told.get("unfit") else None, self.budget.check_real_time)
+                report = passing(exercise, rest, Asking(seed=self.seed, memory=self.memory))
+                asked.report = report or asked.report
+            return asked.report.passed
+
+        self.together.takes(task, judge)
+        return asked
+
+    def _ask(self, attempt: Run, question: Question, given: frozenset[str], stuck: Stuck) -> Outcome:
+        exercise = question.exercise
+        self.budget.check_real_time()
+        if self.budget.is_spent:
+            return Outcome(failed(exercise, self.budget.failure()))
+        task = self._task(attempt, question, given, stuck)
         asked = Outcome(failed(exercise, UNANSWERED))
-        child = self.sandbox.fork(given, imported_late(attempt.cells), task["library"])
-        with self.budget.counting(child):
-            try:
-                parsed = child.ask(task)
-                asked.left_out, asked.unseen = frozenset(parsed["left_out"]), parsed["unseen"]
-                if parsed["shortcuts"]:
-                    asked.report = failed(exercise, _forbidden(parsed["shortcuts"][0]))
-                    return asked
-                told = child.listen()
-                asked.cells = _outcomes(told.get("cells"))
-                asked.report = self._judge(child, question, told, asked.cells, task, given)
-                asked.task = task if exercise.cases else None
-            except Died as error:
-                asked.report, asked.died = failed(exercise, Failure("died", str(error))), True
+        child = self.together.fresh(task, given)
+        try:
+            parsed = child.ask(task)
+            asked.left_out, asked.unseen = frozenset(parsed["left_out"]), parsed["unseen"]
+            if parsed["shortcuts"]:
+                asked.report = failed(exercise, _forbidden(parsed["shortcuts"][0]))
+                return asked
+            told = child.listen()
+            asked.cells = outcomes(told.get("cells"))
+            asked.report = self._judge(child, question, told, asked.cells, task, given)
+            asked.task = task if exercise.cases else None
+        except Died as error:
+            asked.report, asked.died = failed(exercise, Failure("died", str(error))), True
+        finally:
+            self.together.part_unless(asked.report.passed)
         return asked
 
     def _left(self, task: dict[str, Any], verdict: Verdict, given: frozenset[str], seed: int) -> dict[str, bool]:
@@ -157,17 +202,25 @@ class Judge:
         parts = verdict.report.parts
         if self.budget.is_spent:
             return dict.fromkeys(parts, False)
-        child = self.sandbox.fork(given, imported_late(task["cells"]), task["library"])
-        with self.budget.counting(child):
-            try:
-                child.ask(task)
-                told = child.listen()
-            except Died:
-                return dict.fromkeys(parts, False)
-            if told.get("missing") or told.get("unfit"):
-                return dict.fromkeys(parts, False)
-            attempt = RemoteAttempt(child, None, self.budget.check_real_time)
-            return parts_left(verdict.question.exercise, attempt, parts, Asking(seed=seed))
+        if self.together.takes(task, lambda child: self._holding(child, verdict, seed) == parts):
+            return parts
+        child, left = self.together.fresh(task, given), dict.fromkeys(parts, False)
+        try:
+            child.ask(task)
+            left = self._holding(child, verdict, seed)
+        except Died:
+            pass
+        finally:
+            self.together.part_unless(left == parts)
+        return left
+
+    def _holding(self, child: Child, verdict: Verdict, seed: int) -> dict[str, bool]:
+        """Return the parts that hold in the process, which has been given its task. Raises Died."""
+        told, parts = child.listen(), verdict.report.parts
+        if told.get("missing") or told.get("unfit"):
+            return dict.fromkeys(parts, False)
+        attempt = RemoteAttempt(child, None, self.budget.check_real_time)
+        return parts_left(verdict.question.exercise, attempt, parts, Asking(seed=seed))
 
     def _shown(self, attempt: Run, given: frozenset[str]) -> dict[str, Any]:
         """Return the values that demonstrations bind and that need what is withheld: every student has seen them.
@@ -191,7 +244,7 @@ class Judge:
         child: Child,
         question: Question,
         told: dict[str, Any],
-        ran: Outcomes,
+        ran: list[dict[str, Any]],
         task: dict[str, Any],
         given: frozenset[str],
     ) -> Report:
@@ -212,12 +265,6 @@ class Judge:
             child, str(unfit)[:300] if unfit else None, self.budget.check_real_time, explain, source
         )
         return run_exercise(exercise, attempt, Asking(seed=self.seed, memory=self.memory), to_the_end=True)
-
-
-def _stuck(found: list[tuple[Verdict, dict[str, Any] | None]]) -> Stuck:
-    """Return the cells that did not end in their time, with the line and what was said: none waits for it again."""
-    cells = (cell for verdict, _ in found for cell in verdict.cells if cell["error"] == "TimeLimit")
-    return {cell["name"]: (cell["stopped"], cell["text"]) for cell in cells}
 
 
 def failed(exercise: Exercise, failure: Failure) -> Report:
@@ -246,15 +293,3 @@ def _choice(value: dict[str, Any]) -> Any:
         return value["text"]
     name = str(value.get("type"))[:60]
     return None if value.get("none") is True else type(name if name.isidentifier() else "object", (), {})()
-
-
-def _outcomes(told: Any) -> list[dict[str, Any]]:
-    """Return the child's account of its cells: words for its own student, and nothing else."""
-    found: list[dict[str, Any]] = []
-    for cell in told if isinstance(told, list) else []:
-        if isinstance(cell, dict):
-            found.append({key: str(cell.get(key, ""))[:4000] for key in OUTCOME})
-            found[-1]["name"] = str(cell.get("cell", ""))[:200]
-            line = cell.get("stopped")
-            found[-1]["stopped"] = line if type(line) is int and 0 < line < 1_000_000 else 0
-    return found[:1000]

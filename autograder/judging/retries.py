@@ -1,6 +1,6 @@
 """A run of a notebook to judge one answer, and the reasons for trying it once more in another way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,6 +8,8 @@ from attnlib.checks.verdict.report import Report
 from autograder.judging.cells_around import Cells, may_define
 
 OURS = ("attnlib", "autograder")
+Stuck = dict[str, tuple[int, str]]
+OUTCOME = ("error", "text", "printed", "lacks_name", "lacks_module")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,24 @@ class Outcome:
         """Return, if names were lacking, the demonstrations that didn't finish: they may need what is withheld."""
         given = {cell["name"] for cell in cells if cell["role"] == "given"}
         return tuple(cell["name"] for cell in self.cells if cell["error"] and cell["name"] in given and self.lacking)
+
+
+def outcomes(told: Any) -> list[dict[str, Any]]:
+    """Return the child's account of its cells: words for its own student, and nothing else."""
+    found: list[dict[str, Any]] = []
+    for cell in told if isinstance(told, list) else []:
+        if isinstance(cell, dict):
+            found.append({key: str(cell.get(key, ""))[:4000] for key in OUTCOME})
+            found[-1]["name"] = str(cell.get("cell", ""))[:200]
+            line = cell.get("stopped")
+            found[-1]["stopped"] = line if type(line) is int and 0 < line < 1_000_000 else 0
+    return found[:1000]
+
+
+def stuck_cells(judged: Iterable[list[dict[str, Any]]]) -> Stuck:
+    """Return the cells that did not end in their time, with the line and what was said: none waits for it again."""
+    cells = (cell for outcomes_of_one in judged for cell in outcomes_of_one if cell["error"] == "TimeLimit")
+    return {cell["name"]: (cell["stopped"], cell["text"]) for cell in cells}
 
 
 def added(cells: Cells) -> Cells:

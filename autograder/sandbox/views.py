@@ -2,7 +2,6 @@
 
 import ast
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 import attnlib
@@ -52,30 +51,36 @@ def withheld(exercise: Exercise) -> set[str]:
 
 
 @functools.cache
-def _parsed() -> dict[str, ast.Module]:
-    """Parse attnlib's files, by module name, without the checks."""
+def _modules() -> dict[str, tuple[str, ast.Module, set[str]]]:
+    """Read attnlib's files without the checks: by module name the source, its tree, and all names in it."""
     folder = Path(attnlib.__path__[0])
     paths = {".".join(path.relative_to(folder.parent).with_suffix("").parts): path for path in folder.rglob("*.py")}
-    return {
-        name.removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8"))
-        for name, path in sorted(paths.items())
-        if not name.startswith("attnlib.checks.")
-    }
+    found = {}
+    for name, path in sorted(paths.items()):
+        if not name.startswith("attnlib.checks."):
+            source = path.read_text(encoding="utf-8")
+            tree = ast.parse(source)
+            found[name.removesuffix(".__init__")] = source, tree, _used(tree) | _names(tree)
+    return found
+
+
+@functools.cache
+def _definitions() -> list[tuple[str, set[str]]]:
+    """Return attnlib's functions and classes, and the names that each of them uses."""
+    nodes = [node for _, tree, _ in _modules().values() for node in tree.body]
+    return [(node.name, _used(node)) for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
 
 
 @functools.cache
 def _without(names: frozenset[str]) -> tuple[tuple[str, str], ...]:
     gone = set(names)
-    while True:  # whatever uses a withheld name goes as well
-        more = {name for name, node in _definitions() if name not in gone and gone & _used(node)}
-        if not more:
-            break
-        gone |= more
+    while more := {name for name, used in _definitions() if name not in gone and gone & used}:
+        gone |= more  # whatever uses a withheld name goes as well
     found = {"attnlib.checks": CHECKS}
-    for module, tree in _parsed().items():
-        kept = [node for statement in tree.body if (node := _kept(statement, gone)) is not None]
-        source = ast.unparse(ast.Module(kept, []))
-        source += STAND_INS.format(names=sorted(gone & _names(tree)))
+    for module, (source, tree, known) in _modules().items():
+        if gone & known:
+            kept = [node for statement in tree.body if (node := _kept(statement, gone)) is not None]
+            source = ast.unparse(ast.Module(kept, [])) + STAND_INS.format(names=sorted(gone & _names(tree)))
         found[module] = source
     return tuple(found.items())
 
@@ -84,13 +89,6 @@ def _names(tree: ast.Module) -> set[str]:
     """Return the names that a file defines or imports."""
     imported = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     return imported | {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-
-
-def _definitions() -> Iterator[tuple[str, ast.stmt]]:
-    for tree in _parsed().values():
-        for node in tree.body:
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                yield node.name, node
 
 
 def _used(node: ast.AST) -> set[str]:

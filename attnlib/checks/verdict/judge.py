@@ -106,6 +106,19 @@ def _tried(
     return trials, given_up
 
 
+def passing(exercise: Exercise, attempt: Attempt, asking: Asking) -> Report | None:
+    """Report on an attempt that passes all cases that are shown; None at the first that it doesn't."""
+    if attempt.unfit_reason(exercise.kind) is not None:
+        return None
+    cases = cases_of(exercise, hidden=False)
+    trials: list[Trial] = []
+    for case in cases:
+        trials.append(try_case(exercise, attempt, case, asking))
+        if trials[-1].difference is not None:
+            return None
+    return write_report(exercise, trials, cases=cases)
+
+
 def parts_left(
     exercise: Exercise,
     attempt: Attempt,

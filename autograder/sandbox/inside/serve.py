@@ -26,7 +26,10 @@ MOST_SHOWN = 1 << 20
 
 
 def serve(connection: Any, limits: dict[str, float]) -> None:
-    """Answer the grader until it is gone; the limits on time are the grader's."""
+    """Answer the grader until it is gone; the limits on time are the grader's.
+
+    A further task is about another answer of the same notebook, which may call and import the same.
+    """
     channel = Channel(connection)
     try:
         task = channel.receive()
@@ -39,9 +42,11 @@ def serve(connection: Any, limits: dict[str, float]) -> None:
             return
         named = any("sklearn.datasets" in cell["source"] for cell in task["cells"])
         refusal = Refusal(task["forbidden"], data=named)
+        sys.meta_path.insert(0, View(task["library"]))
         attempt = prepare(channel, task, times)
         refusal.begin()
-        Server(channel, attempt, times).run()
+        while True:
+            attempt = prepare(channel, Server(channel, attempt, times).run(), times)
     except Closed:
         pass
 
@@ -90,8 +95,6 @@ def _is_plain(value: Any) -> bool:
 
 def prepare(channel: Channel, task: dict[str, Any], limits: TimeLimits) -> Any:
     """Run what the exercise needs of the notebook, report it, and return the answer."""
-    if not task.get("explain"):
-        sys.meta_path.insert(0, View(task["library"]))
     files = task.get("beside", {})
     beside.put_beside(files)
     units, outcomes = cells.parse(task["cells"], task["wanted"])
@@ -160,11 +163,10 @@ class Server:
         self.channel, self.attempt = channel, Local(attempt, replace(limits, check_wall=limits.child_wall))
         self.session = self.attempt.open(Terms(outputs=()))
 
-    def run(self) -> None:
-        """Answer until the grader closes the connection."""
+    def run(self) -> dict[str, Any]:
+        """Answer until the grader closes the connection, or sends the next task, which is returned."""
         torch.set_num_threads(1)
-        while True:
-            asked = self.channel.receive()
+        while "cells" not in (asked := self.channel.receive()):
             try:
                 reply = self._answer(asked)
             except Failed as error:
@@ -177,6 +179,7 @@ class Server:
             except TypeError as error:
                 failure = Failure("type", f"returned what cannot be compared: {error}")
                 self.channel.send({"failure": vars(failure), "printed": "", "devices_mixed": False})
+        return asked
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         if opening := asked.get("open"):
