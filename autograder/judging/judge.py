@@ -68,27 +68,33 @@ class Judge:
         step: Callable[[Question], None] = lambda _: None,
         beside: Mapping[str, bytes] | None = None,
     ) -> list[Verdict]:
-        """The verdict on every question of the assignment; files that are `beside` the notebook can be read there."""
+        """The verdict on every question of the assignment; files `beside` the notebook can be read there."""
         with ONE_AT_A_TIME:
             self.beside, self.budget, self.overcome = dict(beside or {}), Budget(self.sandbox.limits.time), []
             self.explainer = Explainer(self.sandbox, self.budget)
             self.together = Together(self.sandbox, self.budget)
-            found: dict[str, tuple[Verdict, dict[str, Any] | None]] = {}
-            order = alike_together(assignment.questions)
-            for question in order:
-                step(question)
-                stuck = stuck_cells(verdict.cells for verdict, _ in found.values())
-                stuck.pop(question.answer or "", None)
-                found[question.test] = self._twice(self._verdict, settled, assignment, question, stuck)
-            self.together.part()
-            seed, stuck = self._seed_of(settled), stuck_cells(verdict.cells for verdict, _ in found.values())
-            for question in order:  # from here on nothing is shown, and nothing runs that could show anything
-                verdict, task = found[question.test]
-                if task is not None and any(verdict.report.parts.values()):
-                    left = self._twice(self._left, {**task, "stuck": stuck}, verdict, assignment.given, seed)
-                    verdict.report = after_hidden_cases(question.exercise, verdict.report, left)
-            self.together.part()
-            return [found[question.test][0] for question in assignment.questions]
+            try:
+                return self._all(settled, assignment, step)
+            finally:
+                self.together.part()
+
+    def _all(self, settled: NotebookNode, assignment: Assignment, step: Callable[[Question], None]) -> list[Verdict]:
+        found: dict[int, tuple[Verdict, dict[str, Any] | None]] = {}
+        order = alike_together(assignment.questions)
+        for number in order:
+            question = assignment.questions[number]
+            step(question)
+            stuck = stuck_cells(verdict.cells for verdict, _ in found.values())
+            stuck.pop(question.answer or "", None)
+            found[number] = self._twice(self._verdict, settled, assignment, question, stuck)
+        self.together.part()
+        seed, stuck = self._seed_of(settled), stuck_cells(verdict.cells for verdict, _ in found.values())
+        for number in order:  # from here on nothing is shown, and nothing runs that could show anything
+            verdict, task = found[number]
+            if task is not None and any(verdict.report.parts.values()):
+                left = self._twice(self._left, {**task, "stuck": stuck}, verdict, assignment.given, seed)
+                verdict.report = after_hidden_cases(verdict.question.exercise, verdict.report, left)
+        return [verdict for _, (verdict, _) in sorted(found.items())]
 
     def _twice(self, judge: Callable[..., Any], *about: Any) -> Any:
         """Judge, and after a fault of the grader's judge again in a fresh process; a second fault is the reason."""
@@ -152,11 +158,10 @@ class Judge:
     def _passed(self, attempt: Run, question: Question, given: frozenset[str], stuck: Stuck) -> Outcome | None:
         """Judge the answer without a process of its own, if that can be; only one that passes has been judged."""
         exercise = question.exercise
-        self.budget.check_real_time()
-        if self.budget.is_spent:
-            return None
         if exercise.kind == "choice":  # a text that is simply assigned needs no process
             return Outcome(run_exercise(exercise, plain_text(attempt.cells, question.expression)))
+        if self.together.child is None or self.budget.is_spent:
+            return None
         task = self._task(attempt, question, given, stuck)
         asked = Outcome(failed(exercise, UNANSWERED), task=task if exercise.cases else None)
 

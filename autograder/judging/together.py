@@ -64,9 +64,9 @@ def _key(task: dict[str, Any]) -> tuple[Any, ...]:
     return task["library"], task["forbidden"]
 
 
-def alike_together(questions: list[Question]) -> list[Question]:
-    """Return the questions, those side by side that may use the same; of these the first stays where it is."""
+def alike_together(questions: list[Question]) -> list[int]:
+    """Return the questions' places, those side by side that may use the same; of these the first stays where it is."""
     first: dict[tuple[str, ...], int] = {}
     for number, question in enumerate(questions):
         first.setdefault(question.exercise.forbidden, number)
-    return sorted(questions, key=lambda question: first[question.exercise.forbidden])
+    return sorted(range(len(questions)), key=lambda number: first[questions[number].exercise.forbidden])

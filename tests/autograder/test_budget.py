@@ -25,7 +25,7 @@ class Greedy:
     """In place of a sandbox: each of its children uses up a third of a submission's budget, and gives no answer."""
 
     def __init__(self, limits):
-        self.limits, self.forked = SimpleNamespace(time=limits), 0
+        self.limits, self.forked, self.late = SimpleNamespace(time=limits), 0, frozenset()
 
     def fork(self, given, late, library):
         self.forked += 1
@@ -45,7 +45,8 @@ def handed_in(released, source):
     for name, answer in RIGHT.items():
         cell(released, name).source = answer
     assignment = Assignment(TINY, source)
-    assignment.__dict__["questions"] = assignment.questions * 5
+    needs_a_process = [question for question in assignment.questions if question.answer == "pairwise_dot"]
+    assignment.__dict__["questions"] = needs_a_process * 10
     return settle(released, assignment.released), assignment
 
 

@@ -1,0 +1,141 @@
+"""Answers that pass may share a process: that takes no point away, says nothing else, and ends with the submission."""
+
+import dataclasses
+
+import pytest
+
+from autograder.judging.cells_around import plain_text
+from autograder.judging.judge import Judge
+from autograder.judging.settle import settle
+from autograder.judging.together import alike_together
+from autograder.lesson_text.assignment import Assignment
+from autograder.lesson_text.layout import ROOT
+from autograder.lesson_text.lesson import read_lesson
+from autograder.lesson_text.regions import solved_source
+from autograder.sandbox.probe import probe
+from autograder.sandbox.process import Limits, Sandbox
+from autograder.showing.errors import NotGraded
+
+LESSON = "00_start_here"
+FIRST, SECOND = "pairwise_dot", "search"
+"""Two of the lesson's answers that nothing is withheld from."""
+
+
+@pytest.fixture(scope="module")
+def assignment():
+    return Assignment.read(ROOT / "solutions" / f"{LESSON}.py")
+
+
+@pytest.fixture
+def solved(assignment):
+    """The lesson with every answer solved, as it comes back from a student."""
+    notebook = read_lesson(ROOT / "solutions" / f"{LESSON}.py")
+    for cell in notebook.cells:
+        about = cell.metadata.get("nbgrader")
+        if about and about.solution:
+            cell.source = solved_source(cell.source)
+        elif about:
+            cell.source = assignment.released[about.grade_id].source
+    return settle(notebook, assignment.released)
+
+
+@pytest.fixture
+def sandbox(monkeypatch):
+    """A sandbox that counts the processes that it forks."""
+    with Sandbox(probe()) as found:
+        fork, found.forked = found.fork, 0
+
+        def counting(*about):
+            found.forked += 1
+            return fork(*about)
+
+        monkeypatch.setattr(found, "fork", counting)
+        yield found
+
+
+def answer(notebook, name):
+    return next(c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == name)
+
+
+def by_name(verdicts):
+    return {verdict.question.exercise.name: verdict for verdict in verdicts}
+
+
+def test_right_answers_share_one_process_for_what_is_shown_and_one_for_what_is_hidden(solved, assignment, sandbox):
+    verdicts = Judge(sandbox).verdicts(solved, assignment)
+    assert all(verdict.report.passed for verdict in verdicts)
+    assert [verdict.question for verdict in verdicts] == assignment.questions
+    groups = {question.exercise.forbidden for question in assignment.questions if question.exercise.cases}
+    assert sandbox.forked == 2 * len(groups) < len(verdicts)
+    assert not sandbox.living
+
+
+def test_what_an_answer_leaves_behind_costs_the_next_nothing(solved, assignment, sandbox):
+    answer(solved, FIRST).source += (
+        "\n\n_dots = pairwise_dot\ndef pairwise_dot(x, y):\n    found = _dots(x, y)\n"
+        "    torch.Tensor.__matmul__ = torch.Tensor.argsort = torch.topk = None\n    return found\n"
+    )
+    verdicts = by_name(Judge(sandbox).verdicts(solved, assignment))
+    groups = {question.exercise.forbidden for question in assignment.questions if question.exercise.cases}
+    assert sandbox.forked > 2 * len(groups)  # it did fail in the process that the first had left
+    assert verdicts[SECOND].report.passed
+
+
+def test_a_wrong_answer_says_the_same_after_others_as_alone(solved, assignment, sandbox):
+    answer(solved, SECOND).source += f"\n\n{SECOND} = lambda *given: given[0]\n"
+    among = by_name(Judge(sandbox).verdicts(solved, assignment))[SECOND].report
+    for question in assignment.questions:
+        if question.answer not in (SECOND, None):
+            answer(solved, question.answer).source = assignment.released[question.answer].source
+    alone = by_name(Judge(sandbox).verdicts(solved, assignment))[SECOND].report
+    assert not among.passed
+    assert among == alone
+
+
+def test_a_cell_that_does_not_end_is_waited_for_once(solved, assignment, sandbox):
+    sandbox.limits = Limits(time=dataclasses.replace(sandbox.limits.time, cell_cpu=5.0))
+    answer(solved, SECOND).source = "while True: pass\n" + answer(solved, SECOND).source
+    judge = Judge(sandbox)
+    verdict = by_name(judge.verdicts(solved, assignment))[SECOND]
+    assert "did not end within 5 seconds" in " ".join(verdict.report.message.split())
+    assert judge.budget.spent < 2 * 5.0
+
+
+def test_a_submission_that_is_given_up_leaves_no_process_behind(solved, assignment, sandbox):
+    judge, asked = Judge(sandbox), []
+
+    def step(question):
+        asked.append(question)
+        if len(asked) == 4:
+            raise NotGraded("given up")
+
+    with pytest.raises(NotGraded, match="given up"):
+        judge.verdicts(solved, assignment, step)
+    assert not sandbox.living
+    assert all(verdict.report.passed for verdict in judge.verdicts(solved, assignment))
+
+
+def test_only_answers_that_may_use_the_same_stand_side_by_side(assignment):
+    order = [assignment.questions[place].exercise.forbidden for place in alike_together(assignment.questions)]
+    changes = [forbidden for place, forbidden in enumerate(order) if place == 0 or order[place - 1] != forbidden]
+    assert len(changes) == len(set(order))
+
+
+@pytest.mark.parametrize(
+    ("sources", "text"),
+    [
+        (['largest = "B"'], "B"),
+        (["# because of the angle\nlargest = 'B'"], "B"),
+        (['largest = "B"', 'largest = "C"'], None),
+        (['largest = "B"', 'print("largest")'], None),
+        (['largest = other = "B"'], None),
+        (['largest = "B" + ""'], None),
+        (['if True:\n    largest = "B"'], None),
+        (["largest = 3"], None),
+        (['largest = "B'], None),
+        ([], None),
+    ],
+)
+def test_a_text_is_read_only_where_nothing_else_could_bind_it(sources, text):
+    cells = [{"name": str(place), "source": source, "role": "answer"} for place, source in enumerate(sources)]
+    assert plain_text(cells, "largest") == text
