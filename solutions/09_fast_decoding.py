@@ -318,8 +318,9 @@ check("append_to_cache", append_to_cache)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# A slice that goes beyond the buffer is cut off without an error, so compare `stop` with `cache["k"].shape[2]` before
-# you write. Update the length, and return the slices `[:, :, :stop]`.
+# Past the end of the buffer a slice is empty, and a single position that is assigned to it is lost without an error.
+# So compare `stop` with `cache["k"].shape[2]` before you write. Update the length, and return the slices
+# `[:, :, :stop]`.
 #
 # </details>
 

@@ -168,7 +168,7 @@ class Judge:
         def judge(child: Child) -> bool:
             told = child.listen()
             asked.cells = outcomes(told.get("cells"))
-            if not told.get("missing"):
+            if not (told.get("missing") or any(cell["error"] for cell in asked.cells)):
                 rest = RemoteAttempt(child, "unfit" if told.get("unfit") else None, self.budget.check_real_time)
                 report = passing(exercise, rest, Asking(seed=self.seed, memory=self.memory))
                 asked.report = report or asked.report

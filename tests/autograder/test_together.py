@@ -16,20 +16,18 @@ from autograder.sandbox.probe import probe
 from autograder.sandbox.process import Limits, Sandbox
 from autograder.showing.errors import NotGraded
 
-LESSON = "00_start_here"
+LESSON, OTHER = "00_start_here", "02_scaled_dot_product_attention"
 FIRST, SECOND = "pairwise_dot", "search"
 """Two of the lesson's answers that nothing is withheld from."""
 
 
-@pytest.fixture(scope="module")
-def assignment():
-    return Assignment.read(ROOT / "solutions" / f"{LESSON}.py")
+def handed_out(lesson):
+    return Assignment.read(ROOT / "solutions" / f"{lesson}.py")
 
 
-@pytest.fixture
-def solved(assignment):
+def handed_in(assignment):
     """The lesson with every answer solved, as it comes back from a student."""
-    notebook = read_lesson(ROOT / "solutions" / f"{LESSON}.py")
+    notebook = read_lesson(ROOT / "solutions" / f"{assignment.name}.py")
     for cell in notebook.cells:
         about = cell.metadata.get("nbgrader")
         if about and about.solution:
@@ -37,6 +35,16 @@ def solved(assignment):
         elif about:
             cell.source = assignment.released[about.grade_id].source
     return settle(notebook, assignment.released)
+
+
+@pytest.fixture(scope="module")
+def assignment():
+    return handed_out(LESSON)
+
+
+@pytest.fixture
+def solved(assignment):
+    return handed_in(assignment)
 
 
 @pytest.fixture
@@ -79,6 +87,15 @@ def test_what_an_answer_leaves_behind_costs_the_next_nothing(solved, assignment,
     groups = {question.exercise.forbidden for question in assignment.questions if question.exercise.cases}
     assert sandbox.forked > 2 * len(groups)  # it did fail in the process that the first had left
     assert verdicts[SECOND].report.passed
+
+
+def test_a_cell_that_compares_with_what_is_forbidden_runs_without_an_error(sandbox):
+    assignment = handed_out(OTHER)
+    solved = handed_in(assignment)
+    answer(solved, "SelfAttention").source += "\n\nx = torch.ones(1, 2, 4)\nF.scaled_dot_product_attention(x, x, x)\n"
+    verdict = by_name(Judge(sandbox).verdicts(solved, assignment))["SelfAttention"]
+    assert verdict.report.passed
+    assert [cell["text"] for cell in verdict.cells if cell["error"]] == []
 
 
 def test_a_wrong_answer_says_the_same_after_others_as_alone(solved, assignment, sandbox):
