@@ -130,7 +130,6 @@ class Judge:
             attempt = replace(attempt, cells=attempt.cells + attempt.below, below=[])
         asked = self._passed(attempt, question, assignment.given, stuck)
         if asked is None or not asked.report.passed:
-            stuck = stuck | stuck_cells([asked.cells] if asked else [])
             asked = self._ask(attempt, question, assignment.given, stuck)
             for retry in RETRIES:
                 if retry.applies(attempt, asked):
@@ -168,7 +167,7 @@ class Judge:
         def judge(child: Child) -> bool:
             told = child.listen()
             asked.cells = outcomes(told.get("cells"))
-            if not (told.get("missing") or any(cell["error"] for cell in asked.cells)):
+            if not told.get("missing") and asked.is_silent:
                 rest = RemoteAttempt(child, "unfit" if told.get("unfit") else None, self.budget.check_real_time)
                 report = passing(exercise, rest, Asking(seed=self.seed, memory=self.memory))
                 asked.report = report or asked.report
@@ -198,7 +197,7 @@ class Judge:
         except Died as error:
             asked.report, asked.died = failed(exercise, Failure("died", str(error))), True
         finally:
-            self.together.part_unless(asked.report.passed)
+            self.together.part_unless(asked.report.passed and asked.is_silent)
         return asked
 
     def _left(self, task: dict[str, Any], verdict: Verdict, given: frozenset[str], seed: int) -> dict[str, bool]:

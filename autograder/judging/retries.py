@@ -38,6 +38,11 @@ class Outcome:
     """The task that prepares a process for the hidden cases; None if nothing can be judged."""
 
     @property
+    def is_silent(self) -> bool:
+        """True if nothing is shown of its cells: neither an error nor what they print."""
+        return not any(cell["error"] or cell["printed"] for cell in self.cells)
+
+    @property
     def lacking(self) -> list[str]:
         """The name it lacked when it failed, in a list."""
         return [self.report.failure.lacks_name] if self.report.failure and self.report.failure.lacks_name else []

@@ -5,9 +5,11 @@ and what is said of it comes from there. So sharing takes no point away, and not
 Answers that share may use the same of attnlib and of torch, and the cells of each run in a namespace of their own.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from attnlib.checks.asking.ready_made import EINSUM, FAMILIES
 from autograder.judging.budget import Budget
 from autograder.judging.cells_around import imported_late
 from autograder.lesson_text.assignment import Question
@@ -34,18 +36,28 @@ class Together:
     def takes(self, task: dict[str, Any], judge: Callable[[Child], bool]) -> bool:
         """Give the task to the living process, if one may take it; return whether the answer passes there.
 
-        The process ends unless it does.
+        The process ends unless it does, and the submission doesn't pay for the attempt.
         """
-        passes = False
-        may = _key(task) == self.key and self.late.issuperset(imported_late(task["cells"]))
+        child, passes = self.child, False
+        if child is None or not self._may_take(task):
+            self.part()
+            return False
+        spent, began = child.spent, time.thread_time()
         try:
-            if self.child is not None and may and not self.child.ask(task)["shortcuts"]:
-                passes = judge(self.child)
+            child.cpu = child.look()["cpu"] or child.cpu
+            spent = child.spent
+            passes = child.ask(task).get("shortcuts") == [] and judge(child)  # an earlier answer may have forged this
         except Died:
             pass
         finally:
             self.part_unless(passes)
+            if not passes:
+                self.budget.spent -= child.spent - spent + time.thread_time() - began
         return passes
+
+    def _may_take(self, task: dict[str, Any]) -> bool:
+        same = _key(task) == self.key and is_refused(task["forbidden"])
+        return same and self.late.issuperset(imported_late(task["cells"]))
 
     def part_unless(self, passes: bool) -> None:
         """End the process unless its answer passes."""
@@ -62,6 +74,14 @@ class Together:
 
 def _key(task: dict[str, Any]) -> tuple[Any, ...]:
     return task["library"], task["forbidden"]
+
+
+def is_refused(forbidden: Iterable[str]) -> bool:
+    """True if a process refuses all that is forbidden, whatever earlier answers have done to the reading of sources.
+
+    NumPy has einsum, too, and a name of a library's is known from the source alone.
+    """
+    return all(name.startswith("attnlib.") or (name in FAMILIES and name != EINSUM) for name in forbidden)
 
 
 def alike_together(questions: list[Question]) -> list[int]:

@@ -1,16 +1,21 @@
 """Answers that pass may share a process: that takes no point away, says nothing else, and ends with the submission."""
 
+import copy
 import dataclasses
 
 import pytest
+from nbformat.v4 import new_code_cell
 
+from attnlib.checks.asking.ready_made import ATTENTION, EINSUM
 from autograder.judging.cells_around import plain_text
 from autograder.judging.judge import Judge
 from autograder.judging.settle import settle
-from autograder.judging.together import alike_together
+from autograder.judging.together import Together, alike_together, is_refused
+from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import ROOT
 from autograder.lesson_text.lesson import read_lesson
+from autograder.lesson_text.notebook import to_text
 from autograder.lesson_text.regions import solved_source
 from autograder.sandbox.probe import probe
 from autograder.sandbox.process import Limits, Sandbox
@@ -156,3 +161,67 @@ def test_only_answers_that_may_use_the_same_stand_side_by_side(assignment):
 def test_a_text_is_read_only_where_nothing_else_could_bind_it(sources, text):
     cells = [{"name": str(place), "source": source, "role": "answer"} for place, source in enumerate(sources)]
     assert plain_text(cells, "largest") == text
+
+
+def alone(monkeypatch):
+    monkeypatch.setattr(Together, "takes", lambda self, *about: self.part_unless(False))
+
+
+def shown(notebook, verdicts):
+    return to_text(write_verdicts(copy.deepcopy(notebook), verdicts))
+
+
+ONCE = "import sys\nhelper = 1\nif 'been' not in sys.modules:\n    print('the first time')\nsys.modules['been'] = sys"
+
+
+@pytest.mark.parametrize(
+    ("added", "first", "second"), [("", "torch.manual_seed(3)", "print(torch.rand(2))"), (ONCE, *["a = helper"] * 2)]
+)
+def test_what_cells_print_is_the_same_with_others_as_alone(
+    solved, assignment, sandbox, monkeypatch, added, first, second
+):
+    answer(solved, FIRST).source += f"\n\n{first}\n"
+    answer(solved, SECOND).source += f"\n\n{second}\n"
+    solved.cells.insert(0, new_code_cell(added))
+    among = shown(solved, Judge(sandbox).verdicts(solved, assignment))
+    alone(monkeypatch)
+    assert among == shown(solved, Judge(sandbox).verdicts(solved, assignment))
+
+
+def test_a_cell_that_waits_for_what_another_answer_left_costs_nothing(solved, assignment, sandbox):
+    answer(solved, FIRST).source += "\n\nimport sys\nsys.modules['held'] = sys\n"
+    hangs = "import sys\nwhile 'held' in sys.modules: pass\n"
+    answer(solved, SECOND).source = hangs + answer(solved, SECOND).source
+    sandbox.limits = Limits(time=dataclasses.replace(sandbox.limits.time, cell_cpu=2.0))
+    judge = Judge(sandbox)
+    assert all(verdict.report.passed for verdict in judge.verdicts(solved, assignment))
+    assert judge.budget.spent < 2 * 2.0
+
+
+def test_an_answer_that_writes_to_the_connection_is_no_fault_of_the_grader(solved, assignment, sandbox):
+    answer(solved, FIRST).source += """
+
+import sys
+
+def leaves():
+    channel = sys.modules["inside.serve"].Channel
+    send = channel.send
+    channel.send = lambda self, told, *more: send(self, {} if "left_out" in told else told, *more)
+
+_dots = pairwise_dot
+def pairwise_dot(x, y):
+    leaves()
+    return _dots(x, y)
+"""
+    judge = Judge(sandbox)
+    verdicts = judge.verdicts(solved, assignment)
+    assert judge.overcome == []
+    assert all(verdict.report.passed for verdict in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "shares"),
+    [([], True), ([ATTENTION, "attnlib.attention"], True), (["torch.cumsum"], False), ([EINSUM], False)],
+)
+def test_answers_share_only_where_more_than_their_source_tells_what_is_forbidden(forbidden, shares):
+    assert is_refused(forbidden) is shares
