@@ -198,25 +198,32 @@ def test_a_cell_that_waits_for_what_another_answer_left_costs_nothing(solved, as
     assert judge.budget.spent < 2 * 2.0
 
 
-def test_an_answer_that_writes_to_the_connection_is_no_fault_of_the_grader(solved, assignment, sandbox):
-    answer(solved, FIRST).source += """
+FORGES = """serve.Channel.send = lambda self, told, *more: send(self, {} if "left_out" in told else told, *more)"""
+ENDS = """serve.prepare = lambda *about: os._exit(0)"""
+STANDS_STILL = """serve.prepare = lambda *about: time.sleep(1000)"""
 
-import sys
 
-def leaves():
-    channel = sys.modules["inside.serve"].Channel
-    send = channel.send
-    channel.send = lambda self, told, *more: send(self, {} if "left_out" in told else told, *more)
+@pytest.mark.parametrize("left", [FORGES, ENDS, STANDS_STILL])
+def test_a_process_that_an_answer_has_rewritten_costs_nobody_anything(solved, assignment, sandbox, left):
+    answer(solved, FIRST).source += f"""
 
-_dots = pairwise_dot
-def pairwise_dot(x, y):
-    leaves()
+import os, sys, time
+
+def leaves(serve, send):
+    {left}
+
+_dots = {FIRST}
+def {FIRST}(x, y):
+    leaves(sys.modules["inside.serve"], sys.modules["inside.serve"].Channel.send)
     return _dots(x, y)
 """
+    sandbox.limits = Limits(time=dataclasses.replace(sandbox.limits.time, child_waiting=2.0))
     judge = Judge(sandbox)
     verdicts = judge.verdicts(solved, assignment)
     assert judge.overcome == []
     assert all(verdict.report.passed for verdict in verdicts)
+    assert judge.budget.spent < 2 * 2.0
+    assert not sandbox.living
 
 
 @pytest.mark.parametrize(
