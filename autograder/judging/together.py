@@ -36,12 +36,13 @@ class Together:
     def takes(self, task: dict[str, Any], judge: Callable[[Child], bool]) -> bool:
         """Give the task to the living process, if one may take it; return whether the answer passes there.
 
-        The process ends unless it does, and the submission doesn't pay for the attempt.
+        The process ends unless it does. The attempt gets little time, for which the submission doesn't pay.
         """
         child, passes = self.child, False
         if child is None or not self._may_take(task):
             self.part()
             return False
+        child.patience = self.sandbox.limits.time.waiting_again
         spent, began = child.spent, time.thread_time()
         try:
             child.cpu = child.look()["cpu"] or child.cpu

@@ -1,5 +1,6 @@
 """A sandbox: the warm process behind its layers, and the children that it forks, one for each answer that is judged."""
 
+import math
 import signal
 import socket
 from collections.abc import Mapping, Sequence
@@ -109,6 +110,8 @@ class Child:
     def __init__(self, sandbox: Sandbox, channel: Channel, pid: int) -> None:
         self.sandbox, self.channel, self.pid = sandbox, channel, pid
         self.ended: Died | None = None
+        self.patience = math.inf
+        """The seconds for which it may compute, or wait, for one answer, where that is less than the limits allow."""
         sandbox.living.append(self)
         self.asleep = self.blocked = self.waited = self.cpu = 0.0
 
@@ -187,7 +190,9 @@ class _Guard:
     """
 
     def __init__(self, child: Child, cpu_seconds: float) -> None:
-        self.child, self.cpu_seconds, self.limits = child, cpu_seconds, child.sandbox.limits.time
+        self.child, self.limits = child, child.sandbox.limits.time
+        self.cpu_seconds = min(cpu_seconds, child.patience)
+        self.waiting = min(self.limits.child_waiting, child.patience)
         self.first: float | None = None
         self.last = self.still = 0.0
 
@@ -209,7 +214,7 @@ class _Guard:
         self.last = state["cpu"]
         if state["cpu"] - self.first > self.cpu_seconds:
             raise Died(f"did not end within {self.cpu_seconds:.0f} seconds of computing", "computing")
-        if self.still >= self.limits.child_waiting or child.asleep >= self.limits.child_waiting_in_all:
+        if self.still >= self.waiting or child.asleep >= self.limits.child_waiting_in_all:
             raise Died(f"waited for {max(self.still, child.asleep):.0f} seconds without computing", "waiting")
         if child.blocked >= self.limits.child_blocked_wall:
             raise Died(f"waited for {child.blocked:.0f} seconds for the disk, or for what never comes", "waiting")
