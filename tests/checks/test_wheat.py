@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import random
 import sys
 import textwrap
 import warnings
@@ -127,6 +128,29 @@ def test_a_right_answer_passes_in_any_guise(name: str) -> None:
     guises = (Callable, partial, closure, noisy, slow, on_a_list)
     reports = {guise.__name__: run(name, guise(ALTERNATIVES[name][0])) for guise in guises}
     assert {guise: report.message for guise, report in reports.items() if not report.passed} == {}
+
+
+def rejected_by_seeds(name: str, first: int, last: int) -> dict[int, str]:
+    """What is said of right answers, one after the other, with the seed that a course may have."""
+    answers, found = ALTERNATIVES[name], {}
+    for number in range(first, last):
+        seed = random.Random(f"{name} {number}").getrandbits(128)
+        report = run(name, answers[number % len(answers)], hidden=True, seed=seed)
+        if report.score != 1:
+            found[seed] = report.message
+    return found
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_no_course_s_seed_rejects_a_right_answer(name: str) -> None:
+    """Such as one for which rounding grows: training steps, logarithms near zero."""
+    assert rejected_by_seeds(name, 0, 4) == {}
+
+
+@pytest.mark.again
+@pytest.mark.parametrize("name", CODE)
+def test_none_of_many_seeds_rejects_a_right_answer(name: str) -> None:
+    assert rejected_by_seeds(name, 4, 64) == {}
 
 
 @pytest.mark.gpu

@@ -417,7 +417,7 @@ def train_head(
 
 
 def _examples(
-    draw: Draw, *, steps: int, b: int, n: int, widths: tuple[int, int, int], position: int, lr: float = 0.4
+    draw: Draw, *, steps: int, b: int, n: int, widths: tuple[int, int, int], position: int, lr: float = 0.1
 ) -> tuple[Tensor | int | float, ...]:
     d_model, d_k, d_v = widths
     words, wanted = draw.normal(steps, b, n, d_model), draw.normal(steps, b, d_v)
@@ -426,6 +426,9 @@ def _examples(
 
 
 OUTPUTS = ("losses", "w_q", "w_k", "w_v")
+SENSITIVE = 100.0
+"""Each step passes on the rounding of those before it, enlarged. With lr = 0.4, one course's seed in fifteen rejected a
+right answer."""
 
 TRAIN_HEAD = WrittenExercise(
     name="train_head",
@@ -443,19 +446,24 @@ TRAIN_HEAD = WrittenExercise(
             {"steps": 5, "b": 3, "n": 7, "widths": (11, 2, 5), "position": 4},
             one={"steps": 2, "b": 1, "n": 3, "widths": (5, 3, 2), "position": 1},
             more=[
-                {"steps": 7, "b": 2, "n": 5, "widths": (3, 7, 2), "position": 1, "lr": 0.3},
+                {"steps": 7, "b": 2, "n": 5, "widths": (3, 7, 2), "position": 1, "lr": 0.15},
                 {"steps": 3, "b": 5, "n": 2, "widths": (7, 2, 3), "position": 0},
             ],
             word={"steps": 5, "b": 3, "n": 1, "widths": (11, 2, 5), "position": 0},
             gradient=False,
         ),
         Case(name="one step", inputs=partial(_examples, steps=1, b=2, n=5, widths=(7, 3, 2), position=3)),
-        Case(name="every width is 1", inputs=partial(_examples, steps=3, b=2, n=5, widths=(1, 1, 1), position=3)),
+        Case(
+            name="every width is 1",
+            inputs=partial(_examples, steps=3, b=2, n=5, widths=(1, 1, 1), position=3),
+            magnitude=SENSITIVE,
+        ),
         Case(
             name="matrices that require a gradient already",  # as a layer's weights do
             inputs=partial(_examples, steps=3, b=2, n=5, widths=(7, 3, 2), position=1),
             gradient=True,
             mutation=True,
+            magnitude=SENSITIVE,
             part="robustness",
         ),
         Case(

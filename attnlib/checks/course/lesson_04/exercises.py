@@ -602,6 +602,9 @@ def _would_go_on(ids: Tensor, token: int, first: list[int]) -> bool:
 
 _TEXTS: dict[str, Any] = {"b": 3, "k": 5, "d": 6, "vocab": 11, "longest": 9}
 
+SURE = 4.0
+"""Where the model is sure, ln p is the small difference of logits about as large as this."""
+
 WRITE_GREEDILY = WrittenExercise(
     name="write_greedily",
     lesson=LESSON,
@@ -616,7 +619,7 @@ WRITE_GREEDILY = WrittenExercise(
     detachable=("ids", "ln p"),
     cases=(
         Case(name="three texts that end apart", inputs=partial(_translated, **_TEXTS)),
-        Case(name="one text", inputs=partial(_translated, **{**_TEXTS, "b": 1})),
+        Case(name="one text", inputs=partial(_translated, **{**_TEXTS, "b": 1}), magnitude=SURE),
         Case(name="another start_id", inputs=partial(_translated, **_TEXTS, start=4)),
         Case(name="texts that are cut short", inputs=partial(_translated, **_TEXTS, cut_short=True), part="stop"),
         Case(
@@ -627,6 +630,7 @@ WRITE_GREEDILY = WrittenExercise(
         Case(
             name="a single character",
             inputs=lambda draw: (*_translated(draw, **{**_TEXTS, "longest": 2}, cut_short=True)[:-1], 1),
+            magnitude=SURE,
             part="stop",
         ),
         Case(
