@@ -72,7 +72,7 @@ def write_site(layout: Layout, folder: Path) -> None:
     for path in [
         *layout.solutions.glob("*.png"),
         *layout.solutions.glob("films/*.gif"),
-        *(ROOT / "docs").rglob("*.png"),
+        *(ROOT / "docs/images").iterdir(),
     ]:
         copy(path, folder)
     for home in layout.others:

@@ -39,7 +39,4 @@ mathjax2_config = {"showMathMenu": False, "messageStyle": "none", "HTML-CSS": fo
 
 
 def setup(app):  # noqa: D103
-    from pygments.lexers.special import TextLexer
-
-    app.add_lexer("mermaid", TextLexer)  # drawn by the forge; here its few lines are read as they are
     app.connect("config-inited", lambda app, config: config.html_extra_path.append(str(app.srcdir / "front")))

@@ -5,10 +5,12 @@ import math
 import queue
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from itertools import cycle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -189,6 +191,35 @@ def test_a_process_that_gets_a_twentieth_of_a_processor_does_not_wait(share: flo
     for _ in range(200):
         patience.spend(wall=0.1, cpu=0.1 * share)
     assert (patience.waiting_left <= 0) is waits
+
+
+def test_a_process_that_is_ready_and_gets_no_processor_does_not_wait() -> None:
+    patience = Patience(waiting=10.0)
+    for _ in range(200):
+        patience.spend(wall=0.1, cpu=0.0, ready=0.1)
+    assert patience.waiting_left == 10.0
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="NOT TESTED: this kernel counts no ready time")
+def test_the_kernel_tells_who_was_ready() -> None:
+    code = """
+import os, subprocess, sys, time
+from attnlib.checks.asking.clock import ready
+began = ready()
+time.sleep(0.5)
+slept = ready() - began
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+began, until = ready(), time.monotonic() + 1.5
+while time.monotonic() < until:
+    pass
+print(slept, ready() - began)
+busy.kill()
+"""
+    slept, starved = map(float, subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    assert slept < starved
+    assert starved > 0.5
 
 
 def test_a_process_that_was_stopped_for_an_hour_has_not_waited() -> None:

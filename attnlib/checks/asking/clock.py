@@ -9,6 +9,7 @@ import sysconfig
 import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -31,7 +32,8 @@ class Patience:
     """The waiting and the real time that something is allowed, in all its calls together.
 
     Waiting is a second in which the process hardly computed. No clock of this thread alone could tell: the attempt may
-    compute in threads of its own, and a loaded machine may let it do so only now and then.
+    compute in threads of its own, and a loaded machine may let it do so only now and then. Where the kernel says for
+    how long a thread was ready and had no processor, that is not waiting.
     """
 
     def __init__(self, waiting: float, wall: float = math.inf) -> None:
@@ -39,10 +41,10 @@ class Patience:
         self.waiting_left, self.wall_left = waiting, wall
         self.window_wall = self.window_cpu = 0.0
 
-    def spend(self, wall: float, cpu: float) -> None:
-        """Note that `wall` seconds have passed, of which the process computed for `cpu`."""
+    def spend(self, wall: float, cpu: float, ready: float = 0.0) -> None:
+        """Note that `wall` seconds have passed; the process computed for `cpu`, and was ready to for another `ready`."""
         self.wall_left -= wall
-        self.window_wall += wall
+        self.window_wall += max(wall - ready, 0.0)
         self.window_cpu += cpu
         if self.window_wall >= WINDOW:
             if self.window_cpu < COMPUTES * self.window_wall:
@@ -62,7 +64,7 @@ class Clock:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        self.wall, self.cpu = time.monotonic(), time.process_time()
+        self.wall, self.cpu, self.ready = time.monotonic(), time.process_time(), ready()
         try:
             yield
         finally:
@@ -70,10 +72,10 @@ class Clock:
 
     def tick(self) -> None:
         """Note the time that has passed since the last tick."""
-        wall, cpu = time.monotonic(), time.process_time()
-        self.patience.spend(wall - self.wall, cpu - self.cpu)
+        wall, cpu, ready_so_far = time.monotonic(), time.process_time(), ready()
+        self.patience.spend(wall - self.wall, cpu - self.cpu, ready_so_far - self.ready)
         self.cpu_left -= cpu - self.cpu
-        self.wall, self.cpu = wall, cpu
+        self.wall, self.cpu, self.ready = wall, cpu, ready_so_far
 
     @property
     def has_waited(self) -> bool:
@@ -90,7 +92,7 @@ class Clock:
         """
         if self.imports_left > 0 and _imports_a_library(frames):
             self.imports_left -= time.process_time() - self.cpu
-            self.wall, self.cpu = time.monotonic(), time.process_time()
+            self.wall, self.cpu, self.ready = time.monotonic(), time.process_time(), ready()
             return False
         self.tick()
         if self.has_waited and self.waited_at is None:
@@ -104,6 +106,17 @@ class Clock:
         if self.cpu_left < 0:
             return f"did not end within {self.cpu_seconds:.0f} seconds of computing"
         return f"did not end within {self.patience.wall:.0f} seconds"
+
+
+def ready() -> float:
+    """Seconds for which this process's first thread was ready to run without a processor; 0 where nobody counts them.
+
+    Linux, Documentation/scheduler/sched-stats.rst: the second number is in nanoseconds.
+    """
+    try:
+        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _imports_a_library(frames: list[FrameType]) -> bool:

@@ -463,7 +463,6 @@ TRAIN_HEAD = WrittenExercise(
             inputs=partial(_examples, steps=3, b=2, n=5, widths=(7, 3, 2), position=1),
             gradient=True,
             mutation=True,
-            magnitude=SENSITIVE,
             part="robustness",
         ),
         Case(
