@@ -42,7 +42,7 @@ class Patience:
         self.window_wall = self.window_cpu = 0.0
 
     def spend(self, wall: float, cpu: float, ready: float = 0.0) -> None:
-        """Note that `wall` seconds have passed; the process computed for `cpu`, and was ready to for another `ready`."""
+        """Note that `wall` seconds have passed; the process computed for `cpu`, and was `ready` to."""
         self.wall_left -= wall
         self.window_wall += max(wall - ready, 0.0)
         self.window_cpu += cpu
