@@ -76,6 +76,7 @@ def test_another_line_is_said_to_be_right_and_costs_a_try(opened):
 def test_who_gives_up_sees_the_line_and_has_not_found_it(opened):
     bug = shown(opened)
     bug.locator(".answer summary").click()
+    bug.locator(".said:not(:empty)").wait_for()  # the browser tells of an opened `details` a moment later
     assert bug.locator(".said").inner_text() == f"It was line {' or '.join(wrong_lines(bug))}."
     assert bug.locator(".lines .yes").count() == len(wrong_lines(bug))
     line(bug, wrong_lines(bug)[0]).click(force=True)
