@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from attnlib.checks import run
-from attnlib.checks.asking import time_limits
+from attnlib.checks.asking import clock, time_limits
 from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded
 from attnlib.checks.asking.time_limits import TimeLimits, slowness
 from attnlib.checks.asking.window import time_limit
@@ -193,11 +193,24 @@ def test_a_process_that_gets_a_twentieth_of_a_processor_does_not_wait(share: flo
     assert (patience.waiting_left <= 0) is waits
 
 
-def test_a_process_that_is_ready_and_gets_no_processor_does_not_wait() -> None:
+@pytest.mark.parametrize(("share", "waits"), [(1.0, False), (0.9, False), (0.1, True), (0.0, True)])
+def test_a_process_that_is_ready_and_gets_no_processor_does_not_wait(
+    share: float, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = [5.0]
+    monkeypatch.setattr(clock, "ready", lambda: ready[0])
     patience = Patience(waiting=10.0)
     for _ in range(200):
-        patience.spend(wall=0.1, cpu=0.0, ready=0.1)
-    assert patience.waiting_left == 10.0
+        ready[0] += 0.1 * share
+        patience.spend(wall=0.1, cpu=0.0)
+    assert (patience.waiting_left <= 0) is waits
+
+
+def test_the_kernel_is_asked_only_where_a_whole_second_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience = Patience(waiting=10.0)
+    monkeypatch.setattr(clock, "ready", lambda: pytest.fail("read"))
+    for _ in range(9):
+        patience.spend(wall=0.1, cpu=0.0)
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="NOT TESTED: this kernel counts no ready time")

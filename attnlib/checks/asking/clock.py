@@ -40,17 +40,23 @@ class Patience:
         self.waiting, self.wall = waiting, wall
         self.waiting_left, self.wall_left = waiting, wall
         self.window_wall = self.window_cpu = 0.0
+        self.ready = ready()
 
-    def spend(self, wall: float, cpu: float, ready: float = 0.0) -> None:
-        """Note that `wall` seconds have passed; the process computed for `cpu`, and was `ready` to."""
+    def spend(self, wall: float, cpu: float) -> None:
+        """Note that `wall` seconds have passed, `cpu` of them computing."""
         self.wall_left -= wall
-        self.window_wall += max(wall - ready, 0.0)
+        self.window_wall += wall
         self.window_cpu += cpu
-        if self.window_wall >= WINDOW:
-            if self.window_cpu < COMPUTES * self.window_wall:
-                # capped: the process may have been stopped meanwhile, as by Ctrl-Z
-                self.waiting_left -= min(self.window_wall, 2 * WINDOW)
-            self.window_wall = self.window_cpu = 0.0
+        if self.window_wall < WINDOW:
+            return
+        before, self.ready = self.ready, ready()  # read once a window: it takes as long as a small answer
+        self.window_wall -= min(max(self.ready - before, 0.0), self.window_wall)
+        if self.window_wall < WINDOW:
+            return
+        if self.window_cpu < COMPUTES * self.window_wall:
+            # capped: the process may have been stopped meanwhile, as by Ctrl-Z
+            self.waiting_left -= min(self.window_wall, 2 * WINDOW)
+        self.window_wall = self.window_cpu = 0.0
 
 
 class Clock:
@@ -64,7 +70,7 @@ class Clock:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        self.wall, self.cpu, self.ready = time.monotonic(), time.process_time(), ready()
+        self.wall, self.cpu = time.monotonic(), time.process_time()
         try:
             yield
         finally:
@@ -72,10 +78,10 @@ class Clock:
 
     def tick(self) -> None:
         """Note the time that has passed since the last tick."""
-        wall, cpu, ready_so_far = time.monotonic(), time.process_time(), ready()
-        self.patience.spend(wall - self.wall, cpu - self.cpu, ready_so_far - self.ready)
+        wall, cpu = time.monotonic(), time.process_time()
+        self.patience.spend(wall - self.wall, cpu - self.cpu)
         self.cpu_left -= cpu - self.cpu
-        self.wall, self.cpu, self.ready = wall, cpu, ready_so_far
+        self.wall, self.cpu = wall, cpu
 
     @property
     def has_waited(self) -> bool:
@@ -92,7 +98,7 @@ class Clock:
         """
         if self.imports_left > 0 and _imports_a_library(frames):
             self.imports_left -= time.process_time() - self.cpu
-            self.wall, self.cpu, self.ready = time.monotonic(), time.process_time(), ready()
+            self.wall, self.cpu = time.monotonic(), time.process_time()
             return False
         self.tick()
         if self.has_waited and self.waited_at is None:
