@@ -24,7 +24,7 @@
 #
 # **What to do, and what to skip.** The heading of every section ends in one of three words.
 #
-# - *core* is the thread. The next lessons build on it. All the core sections of the course take about fifteen hours.
+# - *core* is the thread. The next lessons build on it. Together the core takes about 18 and a half hours.
 # - *more* is worth it when you have the time, and nothing later depends on it. Its exercises count like the others.
 # - *stretch* is for those who want a harder problem. It's checked like everything else and earns no points.
 #
@@ -108,7 +108,7 @@ print(
 # ## Name the axes · core
 #
 # PyTorch tells you that a tensor has shape `(11, 26)`. It doesn't tell you what the 11 counts. By lesson 03 your
-# tensors have four axes, two of them often of the same size, and most bugs in attention code put the right number on
+# tensors have four axes, two of them often of the same size, and many bugs in attention code put the right number on
 # the wrong axis. So every axis gets a letter, the same one in the whole course.
 #
 # | letter | the axis counts |
@@ -146,8 +146,8 @@ by_loop
 # %% [markdown]
 # ### Predict, then run: who fits *the* best? ({points}, difficulty 1, 3 minutes)
 #
-# Predicting is the cheapest way to learn. It costs a minute, and a wrong guess is remembered for years. Decide *before*
-# you compute, with pencil and paper if you like.
+# Predicting is a cheap way to learn. It costs a minute, and a wrong guess sticks. Decide *before* you compute, with
+# pencil and paper if you like.
 #
 # Take the dot product of *the* with every word of the sentence. **Which word gives the largest one?**
 #
@@ -187,9 +187,9 @@ show("The dot products of “the” with eleven words: “street” has 4, “th
 
 # %% [markdown]
 # *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree, times
-# how long they are.** A long vector can beat a perfect match. Attention uses the dot product all the same, because the
-# length lets a word say "look at me" more loudly. Keep this in mind for lesson 02, which asks how large these numbers
-# get.
+# how long they are.** A long vector can beat a perfect match. Attention uses the dot product all the same: it's cheap,
+# and its length lets a word say "look at me" more loudly. Keep this in mind for lesson 02, which asks how large these
+# numbers get.
 
 # %% [markdown]
 # ## Write a product with `einsum` · core
@@ -489,7 +489,7 @@ check("mend_squared_distances", mend_squared_distances)
 # </details>
 
 # %% [markdown]
-# Most broken attention code is of this kind. There's no error, the shape is plausible, and the number is one nobody
+# Much broken attention code is of this kind. There's no error, the shape is plausible, and the number is one nobody
 # ever worked out by hand. Two habits catch it. Work out one entry with a pencil. And test with axes that all have
 # different sizes, as the checks do, so that a misplaced axis has nowhere to hide.
 #
@@ -603,8 +603,8 @@ assert found[0, 2:].max() < found[0, 0]
 # `little_einsum(x, y, pattern)` for two tensors.
 #
 # - `pattern` is written as for einops: `"b q d, b k d -> b q k"`. Names are words, separated by spaces.
-# - Names missing after the arrow are summed, also those only one of the tensors has. The others come in the order they
-#   have after the arrow.
+# - Names missing after the arrow are summed, including those only one of the tensors has. The others come in the order
+#   they have after the arrow.
 # - No name comes twice in one tensor. There may be nothing after the arrow; then the result is a single number.
 # - As always. The parts of the check: {parts}. Not allowed: any ready-made einsum, `tensordot` included;
 #   `*`, `@` (or `matmul`, `bmm`) and sums are yours.
@@ -763,12 +763,13 @@ assert torch.equal(
 # | $S$, $s$ | `scores` | scores, $Q K^\top / \sqrt{d_k}$ | 02 |
 # | $A$, $w$ | `weights` | attention weights, the softmax of the scores | 02 |
 # | $O$, $o$ | `output` | output of attention, $A V$ | 02 |
-# | | `mask` | bool, True = may attend | 05 |
+# | | `mask` | bool, True = may attend | 04 |
 # | $P$ | | a permutation of the words | 02 |
-# | $\gamma$, $\beta$ | `gain`, `bias` | LayerNorm's scale and shift | 06 |
+# | $g$, $b$ | `gain`, `bias` | LayerNorm's scale and shift | 06 |
 # | $\theta$ | `base` | the angle a pair of columns is turned by at each step; the number it's computed from | 07 |
-# | $p$ | `probabilities` | the model's probability of a token | 08 |
+# | $p$ | `probabilities` | the model's probability of a token | 04 |
 # | $H$ | `entropy` | entropy, in nats (natural logarithm) or bits | 02 |
+# | $m$, $l$, $L$ | `m`, `l` | a row's largest score, its $\sum_j e^{s_j - m}$, and $m + \ln l$ | 10 |
 # | | `lr` | learning rate | 02 |
 #
 # Where a lesson needs a letter for something else, it says so on the spot.

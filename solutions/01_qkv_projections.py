@@ -692,7 +692,7 @@ assert changed == ["wide"]  # “it” asks the same in both
 # ## Read packed weights in the right order · more
 #
 # Packed weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v.
-# The code of [a much read einsum
+# The code of [a widely read einsum
 # tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/self_attention.py)
 # lets the three take turns, so the first column of q is followed by the first of k, the first of v, the second of q,
 # and so on. Either order is right for a model trained with it. Load the weights of one into the code of the other, and

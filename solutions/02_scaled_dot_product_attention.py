@@ -529,7 +529,7 @@ show(
 # Write `softmax(scores)`, over the last axis.
 #
 # - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1. As always.
-# - Finite and right for scores of $\pm 10^4$, also when *all* scores of a row are that far from zero. None is infinite.
+# - Finite and right for scores of $\pm 10^4$, even when *all* scores of a row are that far from zero. None is infinite.
 # - You need `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, and passes the check, but it's less exact. In
 #   float32, a score near 10,000 minus a logsumexp near 10,000 has few digits left. Minus the largest score, none is
 #   lost.
@@ -1187,7 +1187,7 @@ hover_links(
 #
 # - **A**: All outputs change, because every word now has other neighbours.
 # - **B**: That of *cross* stays the same, and the other two trade places, because every word takes its own along.
-# - **C**: The eleven output rows all stay the same, also those of the words that moved, because attention is a sum, and
+# - **C**: The eleven output rows all stay the same, even those of the words that moved, because attention is a sum, and
 #   a sum has no order.
 
 # %%
@@ -1308,8 +1308,8 @@ check("mend_self_attention", mend_self_attention)
 # %% [markdown]
 # Why did both survive so long? Because training forgives. A wrong constant in front of the scores makes every row a
 # little sharper or flatter, and $W^Q$ can learn to make up for it. Weights that share out each *key* among the queries
-# still pass information on. Nothing crashes, and the loss falls. What finds such bugs is a check with a different size
-# on every axis.
+# still pass information on. Nothing crashes, and the loss falls. What finds the first bug is the sum of a row, and what
+# finds the second is a check with a different size on every axis.
 
 # %% [markdown]
 # ## Meet the score that came first · more

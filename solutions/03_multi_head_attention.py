@@ -679,7 +679,7 @@ assert [torch.linalg.matrix_rank(what).item() for what in w_vo] == [3, 3, 3]
 #
 # A model is 512 wide. One version has a single head of width 512, another has 8 heads of width 64, a third 64 heads of
 # width 8. Before you run the cell, count the weights in $W^Q$, $W^K$, $W^V$ and $W^O$ of all heads. Which version has
-# most?
+# the most?
 
 # %%
 counts, tables = {}, {}
@@ -867,7 +867,7 @@ check("train_with_adam", train_with_adam)
 # <details><summary>What the pencil should say</summary>
 #
 # $\mu = -1.8$ and $\nu = 0.324$; corrected they're $-18$ and $18^2 = 324$. The quotient is $-1$, so the number moves
-# up by `lr`. In the first step *every* number moves by `lr`, no matter what its gradient is.
+# up by `lr`. In the first step *every* number moves by `lr`, no matter how steep or flat its slope is.
 #
 # </details>
 
@@ -1431,7 +1431,7 @@ assert_close(exchanged, loop_output, atol=1e-12, rtol=0)
 # - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2: half a page, and you've now written all
 #   of it.
 # - [Michel, Levy and Neubig, 2019](https://arxiv.org/abs/1905.10650): *Are sixteen heads really better than one?* Read
-#   it for the surprise that most heads can be removed after training.
+#   it for the surprise of how many heads can be removed after training, in some layers all but one.
 # - [Voita et al., 2019](https://arxiv.org/abs/1905.09418): which heads matter, and what they do: position, syntax,
 #   rare words. The head for "the word before" is among them.
 # - [Clark et al., 2019](https://arxiv.org/abs/1906.04341): *What does BERT look at?* Read it for heads that find what

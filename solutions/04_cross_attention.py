@@ -586,7 +586,7 @@ class DateReader(nn.Module):
 #    similar speed. A *schedule* lets the learning rate grow at the beginning, while the gradients are wild, and shrink
 #    to nothing at the end, so that everything settles.
 #
-# This loop trains nearly everything in this course and, but for its size, GPT.
+# This loop trains nearly everything in this course and, apart from the size, GPT.
 #
 # ### Exercise: train the reader ({points}, difficulty 3, 20 minutes)
 #

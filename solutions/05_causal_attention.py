@@ -2,9 +2,9 @@
 # # 05 · Causal attention: look back, never ahead
 #
 # A language model predicts the next word. It learns from texts in which the next word is already there, so attention
-# has to be kept from looking at it. A mask does that, and masks are where attention goes wrong most often: silently,
-# with a falling loss. At the end of this lesson you train two models that differ in one character of code. The one that
-# looks wonderful in training writes worse than a blind guesser, and you design the experiment that exposes it.
+# has to be kept from looking at it. A mask does that, and masks are where attention often goes wrong: silently, with a
+# falling loss. At the end of this lesson you train two models that differ in one character of code. The one that looks
+# wonderful in training writes worse than a blind guesser, and you design the experiment that exposes it.
 #
 # | | |
 # | --- | --- |
@@ -97,7 +97,7 @@ assert all(map(torch.equal, outputs, reversed(last_one_first)))
 # Write `causal_mask(q_len, k_len, window=None)`.
 #
 # - The result is `(q_len, k_len)`, `torch.bool`, True = may attend.
-# - The last query sees every key, also if there are more keys than queries. If there are fewer, the first queries see
+# - The last query sees every key, even if there are more keys than queries. If there are fewer, the first queries see
 #   nothing.
 # - With a `window`, a whole number from 1 on, each query sees its own key and the `window` − 1 before it.
 # - The points: {parts}. Not allowed: `attnlib`'s masks. All of torch is allowed.
@@ -233,7 +233,8 @@ show(
 
 # %% [markdown]
 # The solid lines are the leak. How much *animal* gets from the past tells how large the score of the future was. A
-# network will find that out. All it has to do is make the score of the next word carry a message.
+# network can find that out, and before this lesson is over, one will. All it has to do is make the score of the next
+# word carry a message.
 #
 # The dashed lines are the way out. Divide each row by what remains of its sum: $\frac18$ and $\frac38$, divided by
 # $\frac12$, are $\frac14$ and $\frac34$, whatever the future score is.
@@ -625,7 +626,7 @@ print("three sentences, each as if it were alone")
 # ## Build the module · core
 #
 # *… because it was tired* makes *it* the animal. *… because it was wide* makes *it* the street. One layer of **causal**
-# self-attention reads both sentences. **Predict before you run.** Which of its eleven outputs differ between the two?
+# self-attention reads both sentences. **Predict before you run.** Which of the layer's eleven outputs differ?
 
 # %%
 vocabulary = sorted({*tokens, "wide"})
@@ -839,14 +840,14 @@ x = torch.randn(2, 5, 12, generator=generator)
 assert_close(same_layer(x)[0], sound_layer(x)[0], atol=1e-5, rtol=0)
 
 # %% [markdown]
-# Around attention go a learned vector for each character and for each position in the window, three norms and an MLP
+# Around attention go a learned vector for each character and for each position in the excerpt, three norms and an MLP
 # (lesson 06 builds such a block), and one logit for each possible next character.
 
 # %%
 text = re.sub(r"\s+", " ", " ".join(topics[name] for name in sorted(topics)))
 characters = sorted(set(text))
 encoded = torch.tensor([characters.index(c) for c in text])
-window, held_out = 32, len(encoded) * 9 // 10  # the last tenth is for testing
+length, held_out = 32, len(encoded) * 9 // 10  # the last tenth is for testing
 
 
 class Writer(nn.Module):
@@ -857,7 +858,7 @@ class Writer(nn.Module):
         super().__init__()
         self.character, self.position = (
             nn.Embedding(vocab, 64),
-            nn.Embedding(window, 64),
+            nn.Embedding(length, 64),
         )
         self.attn, self.mlp = attention, attnlib.FeedForward(64, 256)
         self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(64) for _ in range(3))
@@ -874,12 +875,12 @@ class Writer(nn.Module):
 # ### Exercise: ask a whole model whether it can peek ({points}, difficulty 3, 20 minutes)
 #
 # The gradient has shown what one layer hides. A whole model begins with characters, which are entries of a list, and
-# nothing has a derivative with respect to those. So exchange them, one after the other, and see which guesses change.
+# nothing has a derivative with respect to those. So replace them, one after the other, and see which guesses change.
 # Write `reach(model, ids, vocab)`.
 #
 # - `model` takes `(b, n)` and returns logits `(b, n, vocab)`; it is in evaluation mode. `ids` is `(n,)`, one text, with
 #   numbers from 0 to `vocab` − 1.
-# - The result is `(n, n)`, `torch.bool`: True in row $i$ and column $j$ if exchanging the character at $j$, and no
+# - The result is `(n, n)`, `torch.bool`: True in row $i$ and column $j$ if replacing the character at $j$, and no
 #   other, changes some logit at $i$ by more than $10^{-5}$.
 # - At $j$, put a character other than the one that is there. Which one is up to you.
 # - No gradients, none left on the model, and `ids` stays as it is. The points: {parts}. As always.
@@ -910,7 +911,7 @@ check("reach", reach)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Call the model once with the text as it is, and once for each character that you exchange. Each of the n changed texts
+# Call the model once with the text as it is, and once for each character that you replace. Each of the n changed texts
 # fills in a column. The model wants a batch: `ids[None]`.
 #
 # </details>
@@ -1024,8 +1025,8 @@ train = yours_or_ours("train_writer", globals())
 seed = 0
 steps = 600
 generator = torch.Generator().manual_seed(seed)
-starts = torch.randint(held_out - window - 1, (steps, 16, 1), generator=generator)
-excerpts = encoded[starts + torch.arange(window + 1)]  # (steps, b, n + 1)
+starts = torch.randint(held_out - length - 1, (steps, 16, 1), generator=generator)
+excerpts = encoded[starts + torch.arange(length + 1)]  # (steps, b, n + 1)
 done = torch.arange(1, steps + 1) / steps
 rates = 0.01 * torch.minimum(3 * done, 1.5 * (1 - done) + 0.001)
 
@@ -1042,7 +1043,7 @@ sound_losses, leaking_losses = curves
 # %% [markdown]
 # ## Measure the leak · more
 #
-# Now measure both on text they haven't seen, in two ways. *As in training*, the model gets the whole window at once.
+# Now measure both on text they haven't seen, in two ways. *As in training*, the model gets the whole excerpt at once.
 # *As in writing*, it gets the characters up to position $t$ and nothing else, because the next one doesn't exist yet.
 # Only its last guess counts.
 #
@@ -1103,8 +1104,8 @@ check("losses_by_place", losses_by_place)
 measure = yours_or_ours("losses_by_place", globals())
 
 # %%
-starts = torch.linspace(held_out, len(encoded) - window - 1, 100).long()[:, None]
-unseen = encoded[starts + torch.arange(window + 1)]
+starts = torch.linspace(held_out, len(encoded) - length - 1, 100).long()[:, None]
+unseen = encoded[starts + torch.arange(length + 1)]
 sound_training, sound_writing = measure(sound, unseen)
 leak_training, leak_writing = measure(leaking, unseen)
 
@@ -1150,7 +1151,9 @@ left.text(
     f"blind guessing among {len(characters)} characters",
     color="0.35",
 )
-right.set(xlabel="position in the window", title="In writing it is worse than guessing")
+right.set(
+    xlabel="position in the excerpt", title="In writing it is worse than guessing"
+)
 left.legend()
 right.legend(loc="upper right")
 show(
@@ -1172,9 +1175,43 @@ for name, (training, writing) in means.items():
 # measured as in training. But all it has learned is to copy the next character. In writing there's none to copy, and
 # then it's *worse than blind guessing*, because it's sure and wrong.
 #
-# Look at the last position. There the leaking model comes near the sound one in both curves. The last position of a
-# window never had a next one to look at, so it had to learn. That's how such a mistake survives a test that looks at
+# Look at the last position. There the leaking model comes near the sound one in both curves. The last position of an
+# excerpt never had a next one to look at, so it had to learn. That's how such a mistake survives a test that looks at
 # the last position only.
+#
+# And the leak this lesson began with, where the triangle of zeros comes *after* the softmax? There a word of the future
+# changes nothing but the sum that the past was divided by. *Is that enough to cheat with?*
+
+# %%
+# nbval-ignore-output: last digits of a training differ by machine
+
+
+class ZeroedAfterwards(attnlib.MultiHeadAttention):
+    """Softmax over all keys, then the triangle, and no second division."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        layers = self.w_q, self.w_k, self.w_v
+        q, k, v = (attnlib.split_heads(layer(x), self.num_heads) for layer in layers)
+        weights = attnlib.attention_scores(q, k).softmax(dim=-1).tril()
+        return self.w_o(attnlib.merge_heads(weights @ v)), weights
+
+
+torch.manual_seed(seed)
+zeroed = Writer(ZeroedAfterwards(64, 4))
+told = probe(zeroed, ids, len(characters))  # before training
+with watched(zeroed, excerpts[..., 1:]):
+    train(zeroed, excerpts, rates, torch.optim.AdamW)
+zeroed_training, zeroed_writing = measure(zeroed, unseen)
+print(f"as in training {zeroed_training.mean():.2f}, ", end="")
+print(f"in writing {zeroed_writing.mean():.2f}; blind guessing {guessing:.2f}")
+assert told.all()
+assert zeroed_training.mean() < sound_training.mean() / 2
+assert zeroed_writing.mean() > guessing
+
+# %% [markdown]
+# It is. A single number per head, and the next character gets through. In writing the model is lost. And this leak is
+# the one you'd never find in a picture of the weights, because its table is a perfect triangle. Your `reach` found it
+# before training: every guess changed with every character.
 
 # %%
 # nbval-ignore-output: last digits of a training differ by machine, and so do samples
@@ -1233,8 +1270,8 @@ for name, model in (("sound", sound), ("leaking", leaking)):
 # - The result is a pair: the texts, integers of the given `shape`, `(steps, b, n + 1)`, each from 0 to `vocab` − 1; and
 #   the *floor*, a tensor of one number, in nats, as `F.cross_entropy` measures.
 # - Nobody honest gets below the floor. The check sends guessers who never look ahead: they learn from half of your
-#   texts how often each character comes, which one follows which, and which one stands where, or repeat what came
-#   before.
+#   texts how often each character comes, which one follows which, and which one comes at which position, or repeat what
+#   came before.
 # - The floor is no lower than it has to be. Guessing from how often each character comes should reach it.
 # - There's room below it. A model that peeks gets near 0, so a floor of at least 0.5 leaves no doubt.
 # - All chance comes from `generator`. The same seed gives the same texts, another seed gives others.
@@ -1288,7 +1325,7 @@ design = yours_or_ours("invent_control", globals())
 
 # %%
 generator = torch.Generator().manual_seed(seed)
-control, floor = design(8, (200, 16, window + 1), generator)
+control, floor = design(8, (200, 16, length + 1), generator)
 suspects = {}
 for name, layer in (("sound", Causal), ("leaking", Peeking)):
     torch.manual_seed(seed)

@@ -11,7 +11,7 @@
 # | **You will understand** | why there are residuals, why the norm comes first, what an MLP adds to attention |
 # | **You need** | multi-head attention from lesson 03, the training loop from lesson 04, a pencil |
 # | **First evening** | the block, and the digits it reads: core 1 hour 50 minutes, everything 2 hours 30 minutes |
-# | **Second evening** | where the norm goes, and what a block costs: nothing of it is core, 1 hour 30 minutes |
+# | **Second evening** | where the norm goes, and what a block costs: none of it is core, 1 hour 30 minutes |
 #
 # The letters are those of the course's [table of symbols](00_start_here.ipynb#Symbols). The demonstrations use
 # `attnlib`; the digits are read by *your* block as soon as it passes its check, and by `attnlib`'s until then. If you
@@ -266,8 +266,8 @@ assert min(likeness(added[24]), likeness(blocks[24])) > 0.75  # a delay, not a c
 # the same things forgets what the things were. The residual buys time, but it's no cure: after the 24 layers of the
 # question the words are nearly one *with* it as well. Dong, Cordonnier and Loukas, who proved the collapse, give the
 # MLPs some credit too. In the grey curve each layer has one, with random weights, and it delays the end only a little.
-# So residuals make a deep stack possible at the *start* of training. What keeps the words of a trained model apart is
-# what its layers have learned to add.
+# So residuals make a deep stack possible at the *start* of training. What becomes of the words after that is up to
+# what the layers learn to add.
 #
 # The plus sign has a second advantage, on the way back. The derivative of $x + f(x)$ is $1 + f'(x)$: whatever $f$
 # does to the gradient, the 1 carries a copy of it past.
@@ -343,8 +343,8 @@ show("A cloud of 200 points before the norm; after it they lie on a circle.")
 # - A word whose entries are all equal becomes `bias`, not `nan`.
 # - Vectors far from zero are tried as well, in float32: entries near 3000 with a standard deviation of 0.5. What
 #   float32 itself rounds there is allowed for.
-# - `mean`, `var` and `sqrt` are what you need. Not allowed: `attnlib.layer_norm`, and anything that normalises for
-#   you: torch's layer norm, and its group, batch, instance and RMS norms, which are the same computation.
+# - `mean`, `var` and `sqrt` are what you need. Not allowed: `attnlib.layer_norm`, and anything that normalises for you:
+#   torch's layer norm, and its group, batch, instance and RMS norms, any of which can be made to do it.
 
 
 # %%
@@ -422,10 +422,10 @@ show(
 # %% [markdown]
 # ## Let every word think for itself · core
 #
-# Attention *moves* things between words. Given the weights, it's linear in the values: it can't conclude from "has
-# legs" and "has no lanes" that this is an animal. That takes a layer with a nonlinearity. The block's second half is
-# a small *MLP* (multi-layer perceptron), the same for every word, with no word looking at another: widen, apply a
-# nonlinearity, narrow.
+# Attention *moves* things between words. Given the weights, it's linear in the values: it can add up "has legs" and
+# "has no lanes", but it can't decide that this is an animal. That takes a layer with a nonlinearity. The block's
+# second half is a small *MLP* (multi-layer perceptron), the same for every word, with no word looking at another:
+# widen, apply a nonlinearity, narrow.
 #
 # $$\mathrm{mlp}(x) = \mathrm{GELU}(x W^{\uparrow} + b^{\uparrow}) W^{\downarrow} + b^{\downarrow},
 # \qquad \mathrm{GELU}(x) = x \cdot \Phi(x)$$
@@ -685,8 +685,8 @@ print("equal at", len(output), "real words, forward and backward")
 
 # %% [markdown]
 # One thing PyTorch's block (and the paper's code) does that ours leaves out: in training its `dropout` falls on the
-# attention weights as well. With a dropout of 0.1, *it* can't look at *animal* in one step out of ten, so it learns
-# not to depend on a single word. Watch what a dropout of 0.5 does to a row of weights.
+# attention weights as well. With a dropout of 0.1, *it* can't look at *animal* in one step out of ten, so it had
+# better not depend on a single word. Watch what a dropout of 0.5 does to a row of weights.
 
 # %%
 # nbval-ignore-output: which weights are dropped differs by machine; asserts say what it shows
@@ -950,11 +950,25 @@ def attention_maps(reader: Reader, image: Tensor) -> list[Tensor]:
 shown = images[test[labels[test] == 4][0]]
 maps = attention_maps(reader, shown)
 asking = int(cut(shown[None])[0].sum(dim=-1).argmax())  # the patch with the most ink
-favourites = {
-    int(weights[head, asking].argmax()) for weights in maps for head in range(4)
-}
-# eight heads, one question each, and they do not all look at the same patch
-assert len(favourites) > 2
+torch.manual_seed(seed)
+before_training = attention_maps(Reader(8, 2, 48, 4, 2), shown)
+
+
+def favourites(maps: list[Tensor]) -> int:
+    """How many patches are some head's favourite, for the patch that asks."""
+    return len({int(head[asking].argmax()) for weights in maps for head in weights})
+
+
+def largest(maps: list[Tensor]) -> list[float]:
+    """A query's largest weight, on average, for each block."""
+    return [round(weights.amax(dim=-1).mean().item(), 2) for weights in maps]
+
+
+for name, some in (("before", before_training), ("after", maps)):
+    print(f"{name} training: {favourites(some)} favourites of eight heads, ", end="")
+    print(f"largest weight {largest(some)}")
+assert favourites(before_training) > 2
+assert min(largest(maps)) > 2 * max(largest(before_training))
 
 
 # %%
@@ -994,9 +1008,10 @@ show(
 
 # %% [markdown]
 # The framed patch asks, and each map shows which of the sixteen patches it attends to (the orange line is the outline
-# of the digit). The heads have learned to look at different patches, though nobody told them to. Don't read too much
-# into one map: what a patch *does* with what it fetched is decided by the values, the output projection and the MLP.
-# Lesson 11 comes back to that.
+# of the digit). The heads look at different patches. Have they *learned* to divide the work? The control says careful:
+# before training they have different favourites, too. But then no weight is much above the 0.06 of even weights. What
+# training has added is that each head makes up its mind. And don't read too much into one map: what a patch *does* with
+# what it fetched is decided by the values, the output projection and the MLP. Lesson 11 comes back to that.
 #
 # **Your turn.** Draw a digit: `.` is white, `+` is grey, `#` is black. Change it and run the cell. Does the reader
 # know it, and how sure is it? Then spoil it: move it by a pixel or two, or take one pixel away after the other. Which
@@ -1355,11 +1370,12 @@ show(
 
 # %% [markdown]
 # Same starting weights, same number of steps. At the full rate and at once, post-LN never gets beyond guessing. With a
-# warm-up of most of the run it learns, as BERT did, and so it does *without* any warm-up at a third of the rate. At
-# the warm-up's mean rate it's a gamble: some starts learn, others guess to the end. So "post-LN needs a warm-up" says
-# too much. It can't bear a high rate at the beginning, and a warm-up is one way to spare it that. Pre-LN needs no such
-# care. It asks for one thing in return: since its stream is never normalised on the way, a last norm has to follow the
-# last block, as in your reader.
+# warm-up of most of the run it learns, and so it does *without* any warm-up at a third of the rate. (BERT's warm-up was
+# one step in a hundred, at a far lower rate.) At the warm-up's mean rate it's a gamble: this start learns, and of five
+# others that we tried, one had begun to, and four still guessed at the end. So "post-LN needs a warm-up" says too much.
+# It can't bear a high rate at the beginning, and a warm-up is one way to spare it that. Pre-LN needs no such care here.
+# It asks for one thing in return: since its stream is never normalised on the way, a last norm has to follow the last
+# block, as in your reader.
 
 # %% [markdown]
 # ## Count what a block costs · more
@@ -1457,10 +1473,10 @@ for d_hidden in (128, 256, 512):  # both kinds of work are equal at N = 2D + d_h
     assert torch.equal(alone, between)
 
 # %% [markdown]
-# Sixteen heads multiply no more than one does, because each is narrower by as much as there are more of them. What
-# grows are the tables, one per head. And at 384 words both kinds of work cost the same. If you guessed 64, where
-# $N = D$: the factors count. $N^2 D$ comes twice, and $N D^2$ twelve times. Set $2N^2D = 4ND^2 + 2ND\,d_{hidden}$,
-# divide by $2ND$, and $N = 2D + d_{hidden}$ is left; with an MLP four times as wide as a word that's $6D$.
+# Sixteen heads multiply no more than one does, because each is a sixteenth as wide. What grows is the tables, one per
+# head. And at 384 words both kinds of work cost the same. If you guessed 64, where $N = D$: the factors count. $N^2 D$
+# comes twice, and $N D^2$ twelve times. Set $2N^2D = 4ND^2 + 2ND\,d_{hidden}$, divide by $2ND$, and $N = 2D +
+# d_{hidden}$ is left; with an MLP four times as wide as a word that's $6D$.
 #
 # A multiplication isn't a millisecond. So measure both kinds of work as well, and put the two pictures side by side.
 
@@ -1526,8 +1542,8 @@ assert between[-1] > alone[-1]
 # %% [markdown]
 # Measured, the curves cross as well, but not at $N = 6D$: where they do depends on the machine, because the two kinds
 # of work run at different speeds. Matrix products are what processors do best. Between words there's more to do than
-# multiply: the softmax needs an exponential for each of the $N^2$ weights, and tables of $h N^2$ numbers are written
-# to memory and read again, until they no longer fit into the fast part of it. (Lesson 10 is about not writing them.)
+# multiply: the softmax needs an exponential for each of the $h N^2$ weights, and the tables are written to memory and
+# read again, which is slow once they no longer fit into the fast part of it. (Lesson 10 is about not writing them.)
 # For our sixteen patches none of this matters. For $D = 768$ and 512 words, as in BERT, $N$ is far below $6D = 4608$,
 # and nine tenths of the multiplications are word by word.
 
@@ -1565,12 +1581,12 @@ assert_close((alone / (alone + between)).item(), 0.9, atol=5e-3, rtol=0)
 # 1. Try it: in a short training of ours, two of three were right. A bag of patches still says how much ink there is,
 #    and which strokes: corners, edges, empty patches. An eight has many half-filled patches and a one has few. What
 #    is lost is where they are, and with it everything that only their arrangement can tell.
-# 2. It computes nothing: both branches add zero, and the stream passes unchanged, so the whole stack is as easy to
-#    train as a single layer. The gradient of `w_q` is zero at the first step, because whatever it does is multiplied
-#    by `w_o` = 0. But the gradient of `w_o` itself isn't, so from the second step on the branch begins to count.
+# 2. It computes nothing: both branches add zero, and the stream passes unchanged, as if the stack weren't there,
+#    however deep it is. The gradient of `w_q` is zero at the first step, because whatever it does is multiplied by
+#    `w_o` = 0. But the gradient of `w_o` itself isn't, so from the second step on the branch begins to count.
 # 3. The stream has the size $\sqrt{100} = 10$ by then, and the block adds a vector of size 1: a tenth of its length,
-#    and even less of its direction. That's the same $1/\sqrt L$ as in the picture. Deep pre-LN models therefore have
-#    late blocks that can be left out at little cost.
+#    and even less of its direction. That's the same $1/\sqrt L$ as in the picture. It may be why some late blocks of
+#    deep pre-LN models can be left out at little cost.
 #
 # </details>
 #

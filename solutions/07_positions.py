@@ -6,7 +6,7 @@
 # real models do it, and then you train them all to find out what each one can and can't do.
 #
 # (There are more ways. The simplest is a table of positions that is learned, as in lesson 06, in BERT and in GPT-2. You
-# train that one here too. T5 learns one number for each *bucket* of distances, 1, 2, 3, …, 16 to 18, 19 to 22, …, and
+# train that one here too. T5 learns one number for each *bucket* of distances, 1, 2, 3, …, 16 to 18, 19 and 20, …, and
 # adds it to the score.)
 #
 # | | |
@@ -113,8 +113,9 @@ assert (before[0] - after[1]).abs().max() > 0.01
 
 # %% [markdown]
 # The mask tells a word *how many* words come before it, and that's something. An even share of attention is $1/2$ at
-# the second position and $1/3$ at the third, and a deeper network can use that to count. But it never sees the order
-# those words came in. That takes more.
+# the second position and $1/3$ at the third, and a deeper network can use that to count. But one layer never sees the
+# order those words came in. A second one can find traces of it, because the first two outputs did change. It's easier
+# to learn if we say where each word is.
 
 # %% [markdown]
 # ## Write the position down as hands of a clock · core
@@ -145,7 +146,7 @@ assert (before[0] - after[1]).abs().max() > 0.01
 # - The result is `(n, d_model)`, float32. Even columns hold sines, odd columns cosines, as in the table above.
 # - `d_model` may be odd; then the last cosine is left out.
 # - Compute the angles in float64 and convert at the very end. The value at position 4096 has to be right to $10^{-6}$,
-#   and a float32 angle that far out no longer knows where it is.
+#   and a float32 angle that far out is only good to about $10^{-4}$.
 # - Not allowed: `attnlib.sinusoidal_positions`.
 
 
@@ -662,8 +663,8 @@ show(
 #   position counts. Then the same model gets 64 tokens, four times what it was trained on.
 # - **English text.** Predict the next character. The model is trained on 64 characters at a time, and then reads 256.
 #
-# All models are alike but for the positions, a few lines around your functions. There are five kinds: no positions at
-# all, a *learned* table (lesson 06's list), the sinusoidal table, rotary, and ALiBi.
+# All models are alike apart from the positions, a few lines around your functions. There are five kinds: no positions
+# at all, a *learned* table (lesson 06's list), the sinusoidal table, rotary, and ALiBi.
 
 # %%
 bias_for = functools.cache(bias_of)  # asked once for each length
@@ -806,8 +807,8 @@ check("train_with_warmup", train_with_warmup)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# In place of `range(steps)`, `bar = training(steps)` shows a bar while the loop runs, and `bar.loss(loss)` puts the
-# loss beside it. It's imported above.
+# Instead of `range(steps)`, `bar = training(steps)` shows a bar while the loop runs, and `bar.loss(loss)` puts the loss
+# beside it. It's imported above.
 #
 # </details>
 
@@ -1061,7 +1062,7 @@ assert abs(turns(25, 1, 64) - 3) < 0.03
 #
 # The dotted lines say that rotary broke because of the *distance*: let each token see only as many tokens as in
 # training, or fewer, and the same weights are right at all 64 positions, without any further training. And the
-# sinusoidal table broke because of the *positions*, so a window doesn't help it. If that's so, there must be a way to
+# sinusoidal table broke because of the *positions*, so a window hardly helps it. If that's so, there must be a way to
 # help it that leaves the weights alone as well. Keep the window, and start counting at 0 in each one. Every token then
 # needs a pass of its own through the model, which reads the last few tokens as if they were a whole text.
 #
@@ -1128,8 +1129,8 @@ assert anew["sinusoidal"][64:].mean() < anew["sinusoidal"][:64].mean() + 0.1
 
 # %% [markdown]
 # So the diagnosis holds. With positions that start over, the table reads on as if nothing had happened, at a price:
-# each character takes a pass over 48 characters, so the text costs 48 times as much. Rotary in a masked window gets the
-# same from a single pass, and that's one reason it is nearly everywhere. (Lesson 09 uses such windows to save memory.)
+# each character takes a pass over 48 characters, so the text costs about 48 times as much. Rotary in a masked window
+# gets the same from a single pass. (Lesson 09 uses such windows to save memory.)
 #
 # All this is one model, from one random start. `python -m benchmarks.other_seeds 07_positions` repeats the whole
 # lesson, with all its assertions, from three other seeds.
@@ -1253,7 +1254,7 @@ print("seven words, then four more: the same as eleven at once")
 #
 # **What real models do today**
 #
-# - Rotary is nearly everywhere: LLaMA, Mistral, Qwen, Gemma. LLaMA 3 has a base of 500000, for slower hands.
+# - Rotary is nearly everywhere: LLaMA, Mistral, Qwen, Gemma. LLaMA 3 has a base of 500,000, for slower hands.
 # - Longer texts come from squeezed positions and a little more training: position interpolation (Chen et al. 2023), and
 #   YaRN (Peng et al. 2023), which squeezes the slow hands and leaves the fast ones alone. `rotate` takes fractions.
 # - BLOOM and MPT use ALiBi. Some recent models leave positions out of some layers altogether; Kazemnejad et al. (2023)
@@ -1272,7 +1273,8 @@ print("seven words, then four more: the same as eleven at once")
 #    are back where they began, and distances 0 and 44 look the same. With a huge base all hands but the first stand
 #    still, and those columns are plain attention without positions.
 # 2. The first layer can write into each word a mixture that its neighbour dominates, and the second can compare such
-#    mixtures. We got from 0.25 to 0.29: no head has a peak at one distance, and a mixture of ramps has none.
+#    mixtures. We got from 0.25 to 0.29: no head has a peak at one distance. A *difference* of two heads can have one,
+#    but training didn't find it.
 # 3. Not by itself. We got a loss of 2.4 at every position, including the first. The distances are within what was
 #    trained, but neighbours are now a quarter of a word apart, and the weights have never seen that. That's why
 #    position interpolation trains a little more with squeezed positions.

@@ -2,14 +2,14 @@
 # # 09 · Fast decoding: do not compute it twice
 #
 # A model that writes produces one token, reads everything so far again, and produces the next one. Each token costs
-# more than the one before. Yet a chat model doesn't slow down while it answers. In this lesson you build what it does
-# instead, show that not a single number changes, and work out what it costs, which is memory. The rest of the lesson
-# saves some of that.
+# more than the one before. Yet a chat model hardly slows down while it answers. In this lesson you build what it does
+# instead, show that the text doesn't change by a single character, and work out what it costs, which is memory. The
+# rest of the lesson saves some of that.
 #
 # | | |
 # | --- | --- |
 # | **You will build** | a cache of keys and values, attention that uses it, a writer, shared heads, a ring |
-# | **You will understand** | what exactly can be kept, why, how many bytes it takes, and who pays less |
+# | **You will understand** | what exactly can be kept, why, how many bytes it takes, and which models need fewer |
 # | **You need** | the masks of lesson 05, the language model of 08 |
 # | **Time** | core 1 hour 15 minutes, everything 2 hours 45 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
@@ -145,7 +145,7 @@ assert without[-1] > 3 * without[0]
 
 # %% [markdown]
 # The time climbs. To write $n$ characters this way, the model reads $1 + 2 + … + n$ of them, $n(n + 1)/2$. For 512
-# characters that is 131,328 instead of 512. Nearly all of it has been computed before.
+# characters that's 131,328 instead of 512. Nearly all of it has been computed before.
 #
 # ## Find what is computed twice · core
 #
@@ -275,8 +275,8 @@ def new_cache(batch: int, heads: int, room: int, width: int) -> dict:
 # - Write them into `cache["k"]` and `cache["v"]`, after the `cache["length"]` positions that are already there, and add
 #   $n$ to `cache["length"]`. The buffers themselves are not replaced; whatever comes after the new positions is left
 #   alone.
-# - Return all keys and all values that the cache now holds, both `(b, h, length, d)`, old and new, without the empty
-#   rest.
+# - Return all keys and all values that the cache now holds, both `(b, h, length, d)`, old and new, without the unused
+#   room.
 # - If there is no room for all $n$, raise a `ValueError`.
 # - Not allowed: `attnlib.KVCache`.
 #
@@ -318,9 +318,8 @@ check("append_to_cache", append_to_cache)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Past the end of the buffer a slice is empty, and a single position that is assigned to it is lost without an error.
-# So compare `stop` with `cache["k"].shape[2]` before you write. Update the length, and return the slices
-# `[:, :, :stop]`.
+# Past the end of the buffer a slice is empty, and a single position assigned to it is lost without an error. So compare
+# `stop` with `cache["k"].shape[2]` before you write. Update the length, and return the slices `[:, :, :stop]`.
 #
 # </details>
 
@@ -343,7 +342,7 @@ print("nothing was copied:", late.data_ptr() == memory)
 #
 # ### Exercise: attend with the cache ({points}, difficulty 3, 20 minutes)
 #
-# Write `cached_attention(x, attn, cache)`: causal multi-head self-attention into which only the *new* words go.
+# Write `cached_attention(x, attn, cache)`, causal multi-head self-attention that only the *new* words go into.
 #
 # - `x` is `(b, n, d_model)`: the new words. There may be one or several; the words before them are in the cache.
 # - `attn` is a layer of attention whose four layers `w_q`, `w_k`, `w_v`, `w_o` you call; you don't call `attn` itself.
@@ -379,12 +378,12 @@ check("cached_attention", cached_attention)
 # <details><summary>Hint 1</summary>
 #
 # Write it first for an empty cache: project, split into heads, attend with a causal mask, merge, project. Then ask of
-# each line what the cache changes. Two of them change.
+# each line what the cache changes.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The keys that you attend to are what `append_to_cache` returns. The queries are those of the new words alone.
+# The keys you attend to are what `append_to_cache` returns. The queries are those of the new words alone.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -417,8 +416,7 @@ with torch.inference_mode():
 # ## Write with it · core
 #
 # Norms and MLP look at one position at a time, so they need no cache: for them the new words are all there is. What
-# does change is where a new word *is*. A single token looks like a text of length 1, but it doesn't stand at position
-# 0.
+# does change is where a new word *is*. A single token looks like a text of length 1, but it isn't at position 0.
 #
 # ### Exercise: the writer with a cache ({points}, difficulty 4, 30 minutes)
 #
@@ -588,12 +586,12 @@ print(f"{count} tokens: {plainly:.0f} ms plainly, {cached:.0f} ms with the cache
 # that has keys:
 #
 # $$\text{bytes} = 2 \cdot \text{layers} \cdot \text{key heads} \cdot \text{length} \cdot d_\text{head} \cdot
-# \text{bytes a number}$$
+# \text{bytes per number}$$
 #
 # ### Predict, then run: how large is a conversation? ({points}, difficulty 2, 4 minutes)
 #
-# LLaMA 2 with seven billion weights has 32 layers of 32 heads, each 128 wide, and two bytes a number. Its weights take
-# 13 GB. How large is the cache of one conversation of 4,096 tokens?
+# LLaMA 2 with seven billion weights has 32 layers of 32 heads, each 128 wide, and two bytes per number. Its weights
+# take 13 GB. How large is the cache of one conversation of 4,096 tokens?
 #
 # - **A**: about 8 KiB, two bytes for each token
 # - **B**: 64 MiB
@@ -643,9 +641,9 @@ for name, (layers, heads, key_heads, width) in models.items():
 #
 # ## Share keys among heads · more
 #
-# So let several heads of queries share one head of keys and values. With one for all this is *multi-query attention*
-# (Shazeer 2019); with $g$ groups it is *grouped-query attention* (Ainslie and others 2023), and there are $h/g$ heads
-# in each. Neighbours share. For four heads and two groups:
+# So let several heads of queries share one head of keys and values. With a single one for all of them, that's
+# *multi-query attention* (Shazeer 2019); with $g$ groups it's *grouped-query attention* (Ainslie and others 2023), and
+# there are $h/g$ heads in each group. Neighbours share. For four heads and two groups:
 #
 # ```text
 # head of queries     0  1  2  3
@@ -685,7 +683,7 @@ check("grouped_query_attention", grouped_query_attention)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Give each head of queries its own copy of the keys and values that it reads. Then it is attention as you know it.
+# Give each head of queries its own copy of the keys and values it reads. Then it's attention as you know it.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -861,8 +859,8 @@ check("mend_rolling_cache", rolling_attention)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The other mistake shows *before* the ring is full. What is in a slot to which nothing has been written yet, and what
-# weight does the softmax give to a score of 0?
+# The other mistake shows *before* the ring is full. What's in a slot nothing has been written to yet, and what weight
+# does the softmax give to a score of 0?
 #
 # </details>
 
@@ -912,6 +910,9 @@ costs = {
     "everything": loss_under(window_of(n, n, n)),
     "window of 9": loss_under(window_of(n, n, 9)),
     "window of 4": loss_under(window_of(n, n, 4)),
+    "window of 4, and the first 1": loss_under(
+        attnlib.attention_sink_mask(n, n, 1, window=4)
+    ),
     "window of 4, and the first 5": loss_under(
         attnlib.attention_sink_mask(n, n, 5, window=4)
     ),
@@ -921,19 +922,23 @@ for name, loss in costs.items():
 assert costs["everything"] < costs["window of 4, and the first 5"]
 assert costs["window of 4, and the first 5"] < costs["window of 9"]
 assert costs["window of 4, and the first 5"] < costs["window of 4"] - 0.1
+repaired = {name: costs["window of 4"] - loss for name, loss in costs.items()}
+assert repaired["window of 4, and the first 1"] < repaired["everything"] / 3
+assert repaired["window of 4, and the first 5"] > repaired["everything"] * 2 / 3
 
 # %% [markdown]
-# A narrow window hurts a model that was trained without one. Five more slots for the latest characters help a little;
-# the same five slots for the beginning repair nearly all of it. Here there's a plain reason: the beginning is the
-# colour. [Xiao and others](https://arxiv.org/abs/2309.17453) found the same in large models, for another reason. They
-# break when the *first* few tokens leave the window, whatever these are, and run on for millions of tokens if four of
-# them are kept forever. They called these tokens *attention sinks*.
+# A narrow window hurts a model that was trained without one. Five more slots for the latest characters repair part of
+# that; the same five slots for the beginning repair most of it. Is it *being first* that counts, or the colour? The
+# very first character is a line break, the same in every line, and keeping that one alone repairs little. So here it's
+# the colour. [Xiao and others](https://arxiv.org/abs/2309.17453) found the same in large models, for the other reason.
+# Such models break when the *first* few tokens leave the window, whatever these are, and run on for millions of tokens
+# if four of them are kept forever. The authors called these tokens *attention sinks*.
 #
 # Why there? A softmax can't say *nobody*: the weights add up to 1 even if there is nothing to find. A head that has
-# nothing to say must put them somewhere, and the first token is the one that every query can see. In lesson 11 you'll
+# nothing to say must put its weight somewhere, and the first token is one every query can see. In lesson 11 you'll
 # watch it happen, in a model whose heads look for something that isn't always there.
 #
-# If that is the reason, one more term in the denominator should be enough. gpt-oss has one, with a learned number
+# If that's the reason, one more term in the denominator should be enough. gpt-oss has one, with a learned number
 # instead of the 1:
 #
 # $$w_j = \frac{e^{s_j}}{1 + \sum_i e^{s_i}}$$
@@ -954,10 +959,10 @@ for scores in (torch.tensor([0, math.log(3), 0]), torch.full((3,), -5.0)):
 #
 # ### Stretch: accept or reject ({points}, difficulty 5, 45 minutes)
 #
-# With a cache, one token through a large model takes as long as five do: most of the time goes into reading the weights
-# and the cache from memory. So let something cheap, the *draft*, guess five tokens, and let the large model, the
-# *target*, look at all five in one call. It computes its own probabilities for each of these positions, and for one
-# position more. Which guesses may stay, so that the text comes out exactly as if the target had written it?
+# With a cache, one token takes about as long through a large model as five do: most of the time goes into reading the
+# weights and the cache from memory. So let something cheap, the *draft*, guess five tokens, and let the large model,
+# the *target*, look at all five in one call. It computes its own probabilities for each of these positions, and for one
+# more. Which guesses may stay, if every text is to come out exactly as often as if the target had written it?
 #
 # Guess $t$ was drawn with the draft's probability $q(t)$; the target gives it $p(t)$. (In this section $q$ and $p$ are
 # probabilities, as in the paper, not queries and positions, and $V$ is the size of the vocabulary.) [Leviathan and
@@ -1104,8 +1109,8 @@ print(f"{new_tokens} tokens in {calls} calls of the target")
 assert 1.2 < new_tokens / calls <= 5
 
 # %% [markdown]
-# That's the gain in tokens per call. In seconds there is none *here*: the target is so small that a call with five
-# tokens takes as long as a few guesses. The gain is real where the target is large and waits for its memory.
+# That's the gain in tokens per call. Don't expect a gain in seconds *here*: the target is so small that the guesses
+# cost time as well. The gain is real where the target is large and waits for its memory.
 #
 # ## Take this with you · core
 #
@@ -1113,7 +1118,7 @@ assert 1.2 < new_tokens / calls <= 5
 #
 # | | |
 # | --- | --- |
-# | formula | bytes = 2 · batch · layers · kv_heads · length · d_head · bytes of a number |
+# | formula | bytes = 2 · batch · layers · kv_heads · length · d_head · bytes per number |
 # | shapes | new `q` `(b, h, n, d)`, all `k` `(b, g, length, d)`, mask `(n, length)`: the last query at the last key |
 # | trap 1 | positions begin at 0 again after the cache |
 # | trap 2 | `repeat` instead of `repeat_interleave`: 0 1 0 1, and no error anywhere |
@@ -1131,7 +1136,7 @@ assert 1.2 < new_tokens / calls <= 5
 #
 # ## Think further · more
 #
-# 1. A cross-attention layer reads a memory that does not change (lesson 04). What would you keep there, and when?
+# 1. A cross-attention layer reads a memory that doesn't change (lesson 04). What would you keep there, and when?
 # 2. You have cached a prompt, and somebody changes its third word. How much of the cache can stay?
 # 3. A batch holds prompts of different lengths, padded on the right. What goes wrong if the padding is written into the
 #    cache like any other token, and what can be done?
@@ -1140,8 +1145,10 @@ assert 1.2 < new_tokens / calls <= 5
 #
 # 1. Its keys and values, once, before the first word is written: they depend on the memory alone. Nothing is ever
 #    appended.
-# 2. The first two positions, in all layers. From the third on everything has looked at the changed word, directly or
-#    through others. That is why systems cache a fixed beginning, and put whatever varies at the end.
+# 2. The first two positions, in all layers. (In the first layer all but the third can stay, because keys and values
+#    there are made from one word each. From the second layer on, everything from the third word on has looked at the
+#    changed word, directly or through others.) That's why systems cache a fixed beginning, and put whatever varies at
+#    the end.
 # 3. New words would attend to the padding, whose keys are as good as any, and their positions would be too high. Either
 #    block these slots with a key mask forever, and give each sentence its own positions; or pad on the left; or write
 #    each sentence at its own length, as servers do.

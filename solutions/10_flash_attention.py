@@ -46,9 +46,10 @@ seed = 0
 # ## Count what is made · core
 #
 # How much memory does attention take? The memory of the process isn't a good answer. It also holds PyTorch, and freed
-# memory isn't given back at once. Two other numbers are exact, and the same on every machine: the largest tensor any
-# operation makes, `largest_tensor(call, *inputs)`, and the bytes autograd keeps for the backward pass,
-# `bytes_kept(call, *inputs)`. Here is attention as in lesson 02, with the whole table of scores and of weights:
+# memory isn't given back at once. Two other numbers can be counted: the largest tensor any operation makes,
+# `largest_tensor(call, *inputs)`, and the bytes autograd keeps for the backward pass, `bytes_kept(call, *inputs)`.
+# (Scratch memory inside a fused operation isn't seen.) Here is attention as in lesson 02, with the whole table of
+# scores and of weights:
 
 
 # %%
@@ -423,14 +424,14 @@ assert worst < 1e-12
 assert control > 0.1
 
 # %% [markdown]
-# The merge is *associative* and *commutative*, as a sum is. Three well-known things follow from that alone:
+# The merge is *associative* and *commutative*, as a sum is. Three well-known methods rest on that:
 #
 # - **Flash attention** merges block after block, on one GPU.
 # - **Flash decoding** cuts the long cache of lesson 09 into pieces, lets many processors each read one of them for the
 #   same single query, and merges their results.
 # - **Ring attention** gives each of several machines a part of the text. Keys and values are passed around in a ring,
-#   and every machine merges them as they come by, each in a different order. That's how a model reads a million words
-#   at once.
+#   and every machine merges them as they come by, each in a different order. That's one way to read a million words at
+#   once.
 #
 # ## Go around the ring · more
 #
@@ -493,9 +494,9 @@ show(
 # block of queries against a block of keys. For each block of queries, go through the blocks of keys with $m$, $l$ and
 # $o$. A tile is made, used, and thrown away.
 #
-# Why go to such trouble? A GPU has two kinds of memory. The large one beside the chip holds tens of gigabytes and is
-# slow (*HBM*). The small one on the chip, next to the units that multiply, holds some hundred kilobytes for each of
-# them and is about ten times as fast (*SRAM*). A tile lives and dies in the fast one.
+# Why go to all that trouble? A GPU has two kinds of memory. The large one beside the chip holds tens of gigabytes and
+# is slow (*HBM*). The small one on the chip, next to the units that multiply, holds about two hundred kilobytes for
+# each of them and is about ten times as fast (*SRAM*). A tile lives and dies in the fast one.
 
 # %%
 _, ax = plt.subplots(figsize=(10, 4), layout="constrained")
@@ -811,8 +812,8 @@ for size in block_sizes:
     )
 
 # %% [markdown]
-# In Python each step costs a few microseconds, so tiny blocks drown in overhead. (There is no fast memory to win here
-# either. A GPU's kernels use blocks of 64 or 128 words, because that's what fits.)
+# In Python each step costs a few microseconds, so tiny blocks drown in overhead. (Nor can you say here what is kept in
+# fast memory. A GPU's kernels can, and use blocks of 64 or 128 words, because that's what fits.)
 #
 # **Your turn.** How long a text can you afford? Change `n` and `size` and run the cell. Before you do, work out what
 # `n` costs with the table. Try the 100,000 words with which this lesson began, in blocks of 1024: it takes a while, but
@@ -846,7 +847,7 @@ print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.
 # changed by −0.0187, which is −1.87 for each unit of the score. So the first entry of $dS$ must be about −1.87.
 #
 # You can do the same with any function and any formula. Nudge each number up and down, and see what the loss does. This
-# is called a *numeric check*, and nobody should trust a derivation that hasn't been through one.
+# is called *gradient checking*, and nobody should trust a derivation that hasn't been through it.
 
 
 # %%
@@ -906,20 +907,21 @@ check("softmax_gradient", softmax_gradient)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# You should have $P_j (1 - P_j)$ for $i = j$ and $-P_i P_j$ otherwise. So $dS_j = dP_j\, P_j - \sum_i dP_i\, P_i P_j$,
-# where the sum now includes $i = j$. What can you factor out?
+# That makes two cases, and in both of them $P_i P_j$ is subtracted. So put them into $dS_j = \sum_i dP_i\, \partial P_i
+# / \partial S_j$ as *one* sum over all $i$, and the rest for $i = j$ beside it. What can you factor out?
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# The sum over $i$ is the same for every key of the row, so compute it once with `keepdim=True`. Then check the two-key
-# example by hand.
+# The derivative is $P_j (1 - P_j)$ for $i = j$ and $-P_i P_j$ otherwise, so $dS_j = dP_j\, P_j - \sum_i dP_i\, P_i
+# P_j$. The sum over $i$ is the same for every key of the row, so compute it once with `keepdim=True`. Then check the
+# two-key example by hand.
 #
 # </details>
 
 # %% [markdown]
-# Now the numeric check, on scores of a shape nobody has worked out by hand. Beside it is the derivation most people get
-# first, each weight by itself, $P(1 - P)\,dP$.
+# Now check your gradient, on scores of a shape nobody has worked out by hand. The control is what you get if you take
+# each weight by itself, $P(1 - P)\,dP$.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1228,7 +1230,8 @@ with torch.no_grad():
     assert loss_of(writer, lines) < 1.6
 
 # %% [markdown]
-# Make twins of it. They have the same weights, and train on with the same 25 batches. *Will their losses differ?*
+# Make twins of it. They have the same weights, and both are trained on the same 25 further batches. *Will their losses
+# differ?*
 
 
 # %%
@@ -1261,7 +1264,7 @@ changed = [
     for a, b in zip(twins[1].parameters(), writer.parameters(), strict=True)
 ]
 print(f"25 steps have moved the weights by up to {max(changed):.2f}")
-assert max(changed) > 0.01  # the losses agree although something is learned
+assert max(changed) > 0.01  # the losses agree although the weights have moved
 
 # %% [markdown]
 # And the bill of a single step? A name is too short for that, so here is a model of the same size for texts of 512,
@@ -1328,7 +1331,7 @@ assert multiplications["attnlib's tiles"] == 7
 # | in your function | Triton |
 # | --- | --- |
 # | the outer loop takes a block of queries | `block = tl.program_id(0)`: which one am I? |
-# | a slice of `q` | `tl.load(Q + rows[:, None] * D + d, …)`, a table of addresses |
+# | a slice of `q` | `tl.load(Q + rows[:, None] * width + d, …)`, a table of addresses |
 # | the inner loop ends on the diagonal | `for start in range(0, (block + 1) * B, B)` |
 # | $m' = \max(m, \max_j s_j)$ | `top = tl.maximum(m, tl.max(s, axis=1))` |
 # | $l' = e^{m - m'} l + \sum_j e^{s_j - m'}$ | `l = shrink * l + tl.sum(p, axis=1)` |
@@ -1352,8 +1355,9 @@ assert multiplications["attnlib's tiles"] == 7
 #
 # **What real models do today**
 #
-# - Most are trained with FlashAttention 2 or 3 (Dao 2023; Shah and others 2024), which share out the tiles better and
-#   use the 8-bit units of new GPUs. The mathematics is what you have written.
+# - Most are trained with a kernel of this kind, such as FlashAttention 2 (Dao 2023), which shares out the tiles better,
+#   or 3 (Shah and others 2024), which can also use the 8-bit units of new GPUs. The mathematics is what you have
+#   written.
 # - Long contexts are trained with ring attention or its relatives (Liu and others 2023), with each machine holding a
 #   part of the text.
 # - Windows, documents packed into one row, and other masks are written as block masks (FlexAttention, 2024): a closed
@@ -1370,7 +1374,7 @@ assert multiplications["attnlib's tiles"] == 7
 #
 # <details><summary>Answers</summary>
 #
-# 1. In a tile at the left edge of the band, the later queries may have a window that begins behind the last key of the
+# 1. In a tile at the left edge of the band, the later queries may have a window that begins after the last key of the
 #    tile. For them all keys so far are closed, old and new $m$ are −inf, and the difference is NaN. So kernels have the
 #    guard, or go through the tiles from the diagonal leftwards.
 # 2. A GPU makes random numbers from a seed and a counter. Let the counter be the position in the table. Then the

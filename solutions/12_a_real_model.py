@@ -109,8 +109,8 @@ check("predict_what_is_needed", needed_claim)
 # $$x \leftarrow \mathrm{norm}_1(x + \mathrm{attn}(x)), \qquad x \leftarrow \mathrm{norm}_2(x + \mathrm{mlp}(x))$$
 #
 # That's post-LN, as in the paper of 2017, which lesson 06 left behind for good reasons. To get the published numbers,
-# you have to take the published form, down to the last constant. Sharing cuts the weights to a twelfth, but it doesn't
-# cut the work: all twelve layers still compute.
+# you have to take the published form, down to the last constant. Sharing cuts the layers' weights to a twelfth, but it
+# doesn't cut the work: all twelve layers still compute.
 #
 # Count by hand. With $D = 256$ and an MLP of 512, attention has $4(D^2 + D)$ weights and the MLP $2 \cdot 512 D + 512 +
 # D$. Two norms have $2D$ each. Together that's 527,104, for all twelve layers.
@@ -264,8 +264,8 @@ check("load_encoder", load_encoder)
 # Now put the model together. Around the encoder there's a table of 591 tokens and one of 512 positions, both only 128
 # wide, a norm, a layer that widens 128 to 256, and at the end the way back: a layer that narrows 256 to 128, a norm,
 # and the logits. `attnlib` has these parts. The encoder in the middle is yours, if it passed its check. Its logits, and
-# all 96 tables of attention weights, must be those of `attnlib`'s own model. In float32, rounding in the last digit
-# grows over twelve layers until it reaches the fifth, so compare in float64.
+# all 96 tables of attention weights, must be those of `attnlib`'s own model. Rounding errors grow over twelve layers,
+# so compare in float64.
 
 # %%
 # nbval-ignore-output: it says whose functions are used
@@ -295,9 +295,9 @@ assert_close(tables, their_tables, atol=1e-5, rtol=0)
 model, reference = model.float(), reference.float()
 
 # %% [markdown]
-# ## Ask it to fill in · core
+# ## Ask it to fill in the gaps · core
 #
-# The model's only task was to fill in. So ask.
+# The model's only task was to fill in what's missing. So ask it to.
 #
 # ### Exercise: what was here? ({points}, difficulty 2, 10 minutes)
 #
@@ -399,19 +399,24 @@ for name, seen, hidden in zip(ORDINALS, whole, blind, strict=True):
     assert seen[0] > 0.97
     assert hidden[0] < 0.92
     assert hidden[1] < 0.75
+texts = [chemistry.tokens(reaction.text) for reaction in every]
+made = [text[i] for text in texts for i in chemistry.atoms(text)[1]]
+commonest = max(set(made), key=made.count)
+print(f"saying {commonest} every time: {made.count(commonest) / len(made):.1%}")
+assert made.count(commonest) / len(made) < 0.55
 
 # %% [markdown]
-# So spelling alone goes a long way. (Saying `c` every time, the most common token, would get only about half of the
-# atoms right.) That's worth knowing: a model that fills in 85 % needn't know anything about the reaction. To get nearly
-# all of them it needs the left side, above all for atoms other than carbon, of which spelling gets only about half. So
-# the model looks across the arrow. Where?
+# So spelling alone goes a long way. (Saying the most common token every time would get only about half of the atoms
+# right.) That's worth knowing: a model that fills in 85 % needn't know anything about the reaction. To get nearly all
+# of them it needs the left side, above all for atoms other than carbon, of which spelling gets only about half. So the
+# model looks across the arrow. Where?
 #
 # ## Load it wrong, and see who notices · more
 #
 # Before you look, a word about trust. Everything from here on depends on the weights being in the right places, and
 # you've seen that nothing raises if they aren't. Would you at least *notice*? Spoil `attnlib`'s copy of the model in
-# six ways people have spoiled theirs, and ask two questions about each copy. After which layer does it differ
-# from the right one by more than a thousandth? And how many atoms does it fill in?
+# six ways, each of them an easy slip, and ask two questions about each copy. After which layer does it differ from the
+# right one by more than a thousandth? And how many atoms does it fill in?
 
 
 # %%
@@ -473,6 +478,7 @@ right_steps = after_each_layer(reference, read(ester))
 apart, atoms_right = {}, {}
 fewer = [third[::2] for third in some]
 unspoilt = [filled(third, reference)[0] for third in fewer]
+unseeing = [filled(third, reference, hide_left=True)[0] for third in fewer]
 for spoil in (exchanged, turned, without_bias, without_kind, another_gelu, another_eps):
     copy = chemistry.reaction_model().requires_grad_(False)
     spoil(copy)
@@ -482,9 +488,9 @@ for spoil in (exchanged, turned, without_bias, without_kind, another_gelu, anoth
     shares = ", ".join(f"{share:.1%}" for share in atoms_right[spoil.__name__])
     print(f"{spoil.__name__:13} {shares}")
 print("as published ", ", ".join(f"{share:.1%}" for share in unspoilt))
-print("and left hidden", ", ".join(f"{share[0]:.1%}" for share in blind))
+print("and left hidden", ", ".join(f"{share:.1%}" for share in unseeing))
 for third in range(3):
-    assert atoms_right["exchanged"][third] < blind[third][0] - 0.05
+    assert atoms_right["exchanged"][third] < unseeing[third] - 0.05
     assert atoms_right["turned"][third] < 0.4
     for name in ("without_bias", "without_kind", "another_gelu", "another_eps"):
         assert abs(atoms_right[name][third] - unspoilt[third]) < 0.015
@@ -633,7 +639,7 @@ check("atom_map", atom_map)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# A row without a partner sums to 0, and 0 / 0 is NaN. `total.masked_fill(total == 0, 1)` divides it by 1.
+# A row without a partner sums to 0, and 0 / 0 is NaN. Divided by `total.masked_fill(total == 0, 1)`, it stays 0.
 #
 # </details>
 
@@ -783,11 +789,11 @@ show(
 
 # %% [markdown]
 # One column stands out. Head 5 is right about more than nine atoms in ten, in each of the later layers. All layers
-# share their weights, so it's one head, and it needs a few rounds before it's sure. Five of the eight heads do no
-# better than guessing, so the architecture alone doesn't do it.
+# share their weights, so it's one head, and it needs a few rounds to get there. Five of the eight heads do hardly
+# better than guessing.
 #
-# Nor is it the measurement. Shuffle the numbers inside each matrix. Sizes and spread stay the same, and only what was
-# learned is gone.
+# Could it be the architecture, or the way we measure? Shuffle the numbers inside each matrix. Sizes and spread stay the
+# same, and what was learned in them is gone.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -864,7 +870,7 @@ for third, name in enumerate(ORDINALS):
     print(f"{blind[third][0]:.1%}; without another: {', '.join(others)}")
     best_without = sorted(lost[third])
     assert lost[third][5] == best_without[0] < best_without[1] - 0.05
-    assert lost[third][5] < blind[third][0] + 0.02
+    assert lost[third][5] < blind[third][0]
 
 # %%
 _, ax = plt.subplots(figsize=(6.8, 3.4), layout="constrained")
@@ -891,9 +897,9 @@ show(
 )
 
 # %% [markdown]
-# The head that maps atoms is the one the model misses most, in each third, and the dashed line says what for. Without
-# it the model does even worse than with the left side hidden. But taking away a head also disturbs whatever comes
-# after. If all that head 5 does is bring news from the left, then it should hardly be missed with the left hidden.
+# The head that maps atoms is the one the model misses most, in each third, and the dashed line hints at why. Without it
+# the model does even worse than with the left side hidden. But taking away a head also disturbs whatever comes after.
+# If all head 5 does is bring news from the left, it should hardly be missed with the left hidden.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -902,10 +908,10 @@ for third, name in enumerate(ORDINALS):
     seen_cost, blind_cost = whole[third][0] - lost[third][5], blind[third][0] - both
     print(f"{name} third: head 5 is worth {seen_cost:.1%} of the atoms, ", end="")
     print(f"and {blind_cost:.1%} with the left hidden")
-    assert blind_cost < 0.6 * seen_cost
+    assert blind_cost < 0.5 * seen_cost
 
 # %% [markdown]
-# So most of what it's good for does come across the arrow, though not all.
+# So most of what head 5 brings does come across the arrow, though not all.
 #
 # ## Repeat an experiment of 1938 · core
 #
@@ -942,10 +948,10 @@ assert usual[2] > 0.7
 #
 # What does the head say about `CC(=O)O.OCC>>CC(=O)OCC`?
 #
-# - **A**: the same, and it's as sure, because it's the same reaction
+# - **A**: the same, and just as surely, because it's the same reaction
 # - **B**: nothing clear: it divides its attention evenly among the oxygens
 # - **C**: nothing at all: the model can't read this spelling
-# - **D**: the opposite, and it's as sure, because it goes by the spelling
+# - **D**: another oxygen, and just as surely: the text has changed
 
 # %%
 ### BEGIN SOLUTION
@@ -1016,26 +1022,27 @@ def oxygens_right(reaction: chemistry.Reaction, head: int = HEAD) -> bool:
     )
 
 
+same_answer = 0
 for name, third in zip(ORDINALS, (new[0::3], new[1::3], new[2::3]), strict=True):
     usual, other = (sum(map(oxygens_right, some)) for some in zip(*third, strict=True))
     others = [sum(oxygens_right(r, h) for r, _ in third) for h in range(8) if h != HEAD]
     print(f"{name} third: usual spelling {usual} of 4, the other {other} of 4;")
     print(f"    any other head, in the usual spelling, at most {max(others)} of 4")
+    same_answer += other
     assert usual == 4
-    assert 2 <= other <= 4
     assert max(others) < 4
+assert 2 * same_answer > len(new)
 wrong = [other.text for _, other in new if not oxygens_right(other)]
 print(*wrong, sep="\n")
-assert wrong
-assert all(".OCC>>" in text for text in wrong)
+assert wrong == [other.text for _, other in new if ".OCC>>" in other.text]
 
 # %% [markdown]
-# So the order alone doesn't do it. Of the twelve new texts most get the same answer as before, and each one that flips
-# is an ester of ethanol, written `OCC`. Which of its neighbours the head goes by is a question you can now ask with
-# your own tools. *The head knows chemistry* was too strong, and *it only knows spelling* would be too.
+# So the order alone doesn't do it. Of the twelve new texts most get the same answer as before, and each one that goes
+# wrong is an ester of ethanol, written `OCC`. In fact, all of those do. What the head goes by there is a question you
+# can now ask with your own tools. *The head knows chemistry* was too strong, and so would *it only knows spelling* be.
 #
-# RXNMapper doesn't leave this to chance: unless you tell it not to, it first rewrites every reaction in the one
-# canonical spelling. Now you know what that's good for.
+# RXNMapper doesn't leave this to chance. Unless you tell it not to, it first rewrites every reaction in a canonical
+# spelling. Now you know why.
 #
 # **Your turn.** Write a reaction into the next cell, run it and the two below it, and see which atom the head says each
 # one was. Then write it in another order.
@@ -1090,9 +1097,9 @@ show(
 # ## Put your own GPT into one file · core
 #
 # That was somebody else's model on your code. Your *own* model is scattered: the mask and attention are in lesson 05,
-# the norm is in 06, the block, the loop and the dice are in 08, the cache is in 09. Each answer that passed is kept in
-# `my_attention/`, so they can be put together. `my_gpt()` takes what each part needs, in the right order, and writes a
-# single file. Where a part is missing, it takes `attnlib`'s and says so. Then it trains ten steps twice, with your
+# the norm is in 06, the block, the loop and the sampling are in 08, the cache is in 09. Each answer that passed is kept
+# in `my_attention/`, so they can be put together. `my_gpt()` takes what each part needs, in the right order, and writes
+# a single file. Where a part is missing, it takes `attnlib`'s and says so. Then it trains ten steps twice, with your
 # parts and with `attnlib`'s, from the same weights. The losses have to agree.
 
 # %%
@@ -1152,12 +1159,12 @@ for name, third, full in zip(ORDINALS, fewer, unspoilt, strict=True):
     )
     print("   ", ", ".join(f"{share:.1%}" for share in single))
     assert min(single) > full - 0.03
-    assert none < full - 0.1
+    assert none < full - 0.15
 
 # %% [markdown]
-# No round is needed! Take the head away in any single one, and hardly an atom is missed. Take it away in all, and a
-# fifth is. Twelve rounds do the same work over and over, so the eleven others stand in for the one. It's the trap of
-# lesson 11 once more: *nothing happens without it* doesn't mean that it does nothing.
+# No *single* round is needed! Take the head away in any one of them, and hardly an atom is missed. Take it away in all,
+# and a fifth are. The eleven other rounds make up for the one. It's the trap of lesson 11 once more: *nothing happens
+# without it* doesn't mean it does nothing.
 #
 # Go on from here. Take it away in the first six rounds, then in the last six. Which half can the model spare? Then do
 # the same with the left side hidden, as the control.
@@ -1187,9 +1194,10 @@ for name, third, full in zip(ORDINALS, fewer, unspoilt, strict=True):
 #
 # 1. What it reads. In layer 0 an atom knows its element and position, and little about its neighbours. After a few
 #    rounds of attention it carries its surroundings with it, and those can be compared.
-# 2. The best of 96 numbers is likely to be lucky. With 1,915 atoms luck is worth about a percent, and the distance to
-#    the other heads is twenty times that. The thirds say the same, though they share most of their molecules. So does
-#    the authors' package, whose choice of head 5 is older than this set. With 20 atoms it would matter a lot.
+# 2. The best of 96 numbers is likely to be lucky. With 1,915 atoms, luck is worth two or three percentage points even
+#    then, and the distance to the other heads is ten times that. The thirds say the same, though they share most of
+#    their molecules. So does the authors' package, whose choice of head 5 is older than this set. With 20 atoms it
+#    would matter a lot.
 # 3. Nothing in `atom_map`: write the water into the reaction, as `.O` after the arrow, and its oxygen gets a row. But
 #    patents name the product and rarely the water, so the model has hardly seen reactions written like that. Check
 #    before you believe it.
@@ -1208,7 +1216,7 @@ for name, third, full in zip(ORDINALS, fewer, unspoilt, strict=True):
 # ## Farewell · core
 #
 # In lesson 00 you multiplied two vectors with a pencil. Since then you've built everything a transformer is made of,
-# made it fast, taken it apart again, and read what others left in theirs. You can now open the source of any
+# made it fast, taken it apart again, and read what others left in theirs. You can now open the source of almost any
 # transformer and find your lines in it.
 #
 # What next? Here are three ways on, each good for a few weekends:

@@ -55,6 +55,13 @@ def test_the_exercises_fit_into_the_time(lesson):
     assert sum(needed.values()) < whole
 
 
-def test_the_core_path_takes_about_fifteen_hours():
+def test_the_core_path_takes_an_evening_or_two_a_lesson():
     assert 13 * 60 <= sum(promised(lesson)[0] for lesson in LESSONS[:12]) <= 17 * 60  # and the capstone
     assert [promised(lesson)[0] <= 2 * 60 for lesson in LESSONS[12:]] == [True]
+
+
+@pytest.mark.parametrize("page", ["solutions/00_start_here.py", "docs/instructors.md"])
+def test_the_time_of_the_whole_core_is_the_sum_of_the_lessons(page):
+    said = re.search(r"core\w* (?:takes|add up to) about (\d+)( and a half)?", (SOLUTIONS.parent / page).read_text())
+    hours = int(said[1]) + (0.5 if said[2] else 0)
+    assert abs(60 * hours - sum(promised(lesson)[0] for lesson in LESSONS)) <= 15

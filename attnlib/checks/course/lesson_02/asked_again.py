@@ -55,7 +55,7 @@ def swapped_words(sentence: str, one: str, other: str, third: str) -> Question:
             ),
             WrongOption(
                 "invariant_not_equivariant",
-                f"The {n} output rows all stay the same, also those of the words that moved, because attention is a "
+                f"The {n} output rows all stay the same, even those of the words that moved, because attention is a "
                 "sum, and a sum has no order.",
             ),
         ),

@@ -24,9 +24,9 @@ def other_spelling() -> Question:
         "each atom of the product was. In `CC(=O)O.CCO>>CCOC(C)=O`, spelled as in the patents, it says that the "
         "ester's oxygen between the two carbons was the alcohol's, and it's right. What does it say about the same "
         "reaction, spelled `CC(=O)O.OCC>>CC(=O)OCC`?",
-        right="the opposite, and it's as sure, because it goes by the spelling",
+        right="another oxygen, and just as surely: the text has changed",
         wrong=(
-            WrongOption("spelling_does_not_matter", "the same, and it's as sure, because it's the same reaction"),
+            WrongOption("spelling_does_not_matter", "the same, and just as surely, because it's the same reaction"),
             WrongOption("head_gives_up", "nothing clear: it divides its attention evenly among the oxygens"),
             WrongOption("unreadable", "nothing at all: the model can't read this spelling"),
         ),

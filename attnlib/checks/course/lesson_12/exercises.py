@@ -406,8 +406,8 @@ PREDICT_OTHER_SPELLING = WrittenExercise(
     kind="choice",
     parts={"prediction": 1},
     reference="D",
-    explanation="The model has read decades of patents' reactions, nearly all of them in one canonical spelling. All "
-    "it knows about them it knows in that spelling. In another, no rule of chemistry keeps it from changing its mind.",
+    explanation="The model has read decades of patents' reactions, nearly all of them in one canonical spelling. In "
+    "another, no rule of chemistry keeps it from changing its mind, and a row of weights always adds up to 1.",
 )
 
 EXERCISES = (
