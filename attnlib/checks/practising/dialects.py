@@ -4,6 +4,7 @@ import ast
 import functools
 import re
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.right import right_answers
@@ -26,7 +27,7 @@ def of_the_bank(exercise: str) -> tuple[str, ...]:
 
 
 def _alone(answer: object, name: str) -> str:
-    """Return its source without docstrings, with the helpers that it names; "" if it needs more of its file."""
+    """Return its source, with the helpers that it names; "" if it needs more of its file."""
     written = source_of(answer)
     if written is None or any(not isinstance(n, ast.FunctionDef | ast.ClassDef) for n in written.tree.body):
         return ""
@@ -40,19 +41,18 @@ def _alone(answer: object, name: str) -> str:
 
 
 def _lines(lines: object, node: ast.stmt) -> Iterator[str]:
-    """Return the lines of a definition, without those of docstrings."""
+    """Return the lines of a definition, without docstrings and what it prints."""
     assert isinstance(lines, list)
     assert isinstance(node, ast.FunctionDef | ast.ClassDef)
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    docs = {
-        row
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.FunctionDef | ast.ClassDef) and len(inner.body) > 1
-        for row in _docstring(inner.body[0])
-    }
-    return (lines[row - 1] for row in range(first, (node.end_lineno or first) + 1) if row not in docs)
+    told = [inner for inner in ast.walk(node) if _is_told(inner)]
+    gone = {row for text in told for row in range(text.lineno, (text.end_lineno or text.lineno) + 1)}
+    return (lines[row - 1] for row in range(first, (node.end_lineno or first) + 1) if row not in gone)
 
 
-def _docstring(statement: ast.stmt) -> range:
-    is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    return range(statement.lineno, (statement.end_lineno or 0) + 1) if is_text else range(0)
+def _is_told(node: ast.AST) -> TypeGuard[ast.Expr]:
+    """True for a statement that is a text, or that prints one."""
+    match node:
+        case ast.Expr(ast.Constant(str()) | ast.Call(ast.Name("print"))):
+            return True
+    return False
