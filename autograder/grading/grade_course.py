@@ -261,7 +261,7 @@ class Run:
         except Exception as error:  # nothing of it was written, and the next run tries again
             if _is_the_machine_s(error):
                 raise CourseError(
-                    f"What came of {judged.student}, {judged.lesson}, cannot be entered, so the run ends here: "
+                    f"The result of {judged.student}, {judged.lesson}, cannot be entered, so the run ends here: "
                     f"{first_line(error)}. What was entered before is kept, and the same command goes on from there."
                 ) from error
             record_fault(self.layout.course, judged.student, f"{judged.lesson}, on entering that", trace_of(error))

@@ -20,8 +20,9 @@ Each program below is a right answer to an exercise of lesson {lesson}, with one
 do, and what is seen when it's called. Find the line, and say which of the explanations is true of it.
 
 The line is worth {line} points, the explanation {reason}. Below each program is the same code in a folded cell, to run
-and to change as you like: only your two answers are graded. Your neighbours have other bugs, and other letters."""
-GENERIC = """# {assignment}: each student has another notebook
+and to change as you like: only your two answers are graded. Your neighbours' bugs are different, or at least their
+letters."""
+GENERIC = """# {assignment}: each student has a different notebook
 
 This one has no bugs in it: nbgrader's gradebook needs it, and nobody should get it. The students' own are in
 `individual/release/STUDENT/{assignment}/`."""

@@ -102,7 +102,7 @@ class Copy:
         with open(opened, "rb") as file:
             state = os.fstat(opened)
             if not stat.S_ISREG(state.st_mode):
-                self._leave_out(name, "it is no regular file")
+                self._leave_out(name, "it is not a regular file")
                 return
             if state.st_uid != self.owner:
                 self._leave_out(name, ANOTHER)

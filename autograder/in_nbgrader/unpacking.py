@@ -45,7 +45,7 @@ class ExtractWithinBounds(ExtractorPlugin):
             for path in (Path(place, name) for name in sorted(names)):
                 if not stat.S_ISREG(path.lstat().st_mode):
                     if not path.is_symlink():
-                        self._left_out(path, "it is no regular file")
+                        self._left_out(path, "it is not a regular file")
                 elif path.suffix in self.zip_ext:
                     self._unpack(path, target / _stem(path), Room(self.most_bytes, self.most_files))
                 else:
@@ -84,7 +84,7 @@ class ExtractWithinBounds(ExtractorPlugin):
         if path is None:
             return into, "its name leads out of it or cannot be written"
         if member.size > MOST_BYTES:
-            return into, f"it has {member.size >> 20} MB; {MOST_BYTES >> 20} are the most that is graded"
+            return into, f"it has {member.size >> 20} MB; at most {MOST_BYTES >> 20} are graded"
         if not room.takes(member.size):
             return into, "there is no room for it: the archive holds too much"
         return path, ""

@@ -47,7 +47,7 @@ def test_a_missing_folder(command):
 def test_a_file_in_place_of_a_folder(command, tmp_path):
     (tmp_path / "one.ipynb").write_text("{}", encoding="utf-8")
     said = refusal(command("grade", tmp_path / "one.ipynb"))
-    assert said.endswith("one.ipynb is no folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
+    assert said.endswith("one.ipynb is not a folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
 
 
 def test_a_folder_without_submissions(command, tmp_path):

@@ -163,7 +163,7 @@ def test_collecting_names_all_that_it_leaves_out(exchange, tmp_path, caplog, mon
     exchange.factory.Collect(coursedir=exchange.directory).start()
     assert set(collected(exchange)) == {f"adam/{TINY}/{TINY}.ipynb", f"adam/{TINY}/open/data.csv"}
     said = {line.removeprefix("Not collected: ") for line in caplog.messages if line.startswith("Not collected")}
-    assert said == {"linked: it is a link", "locked: Permission denied", "pipe.txt: it is no regular file"}
+    assert said == {"linked: it is a link", "locked: Permission denied", "pipe.txt: it is not a regular file"}
 
 
 def test_a_time_that_a_student_chose_is_not_believed_where_the_exchange_knows_better(exchange, tmp_path):

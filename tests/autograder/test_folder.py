@@ -63,7 +63,7 @@ def test_pipes_sockets_and_links_are_never_opened(handed_in):
             os.chdir(here)
     found = collect(handed_in, LESSON)
     assert list(found.files) == [NOTEBOOK]
-    assert "pipe.txt is no regular file" in " ".join(found.remarks)
+    assert "pipe.txt is not a regular file" in " ".join(found.remarks)
     assert "passwords.txt is a link" in " ".join(found.remarks)
     assert "root is a link" in " ".join(found.remarks)
 
@@ -71,7 +71,7 @@ def test_pipes_sockets_and_links_are_never_opened(handed_in):
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_a_notebook_that_is_no_file_is_a_reason(tmp_path, make):
     make(tmp_path / NOTEBOOK)
-    with pytest.raises(NotGraded, match=r"00_tiny\.ipynb is (no regular file|a link)"):
+    with pytest.raises(NotGraded, match=r"00_tiny\.ipynb is (not a regular file|a link)"):
         collect(tmp_path, LESSON)
 
 

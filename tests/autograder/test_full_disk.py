@@ -53,7 +53,9 @@ def test_a_run_that_cannot_enter_ends_with_a_sentence_and_the_next_goes_on(three
         write_whole(path, text)
 
     monkeypatch.setattr(entering, "write_whole", faulty)
-    with pytest.raises(CourseError, match=r"What came of b, 00_tiny, cannot be entered.*(No space left|server closed)"):
+    with pytest.raises(
+        CourseError, match=r"The result of b, 00_tiny, cannot be entered.*(No space left|server closed)"
+    ):
         three()
     monkeypatch.setattr(entering, "write_whole", write_whole)
     assert three() == ["b", "c"]

@@ -117,7 +117,7 @@ def test_what_a_result_shows_is_a_mistake_with_a_title_too():
     class_of_three.append(submission("cem", attempt(0, "one_factor_more")))
     found = softmax(class_of_three, names=False).findings
     assert [(one.kind, one.title, one.count) for one in found] == [
-        ("misconception", "Each row is right but for a factor of its own", 2),
+        ("misconception", "Each row is right up to a factor of its own", 2),
         ("misconception", "Every number is … times the right one", 1),
     ]
 

@@ -29,7 +29,7 @@ LOOPS = {
     "a step of nothing": ("    i = 0\n    while i < 5:\n        i += 0\n", "`i` never changes, and `i < 5` ends only"),
     "a step over the end": (
         "    i = 0\n    while i != 7:\n        i += 2\n",
-        "`i` changes by 2 in each round, and may pass by the one number that ends `i != 7`",
+        "`i` changes by 2 in each round, and may step over the number that ends `i != 7`",
     ),
     "a number that is set back": (
         "    i = 0\n    while i < 5:\n        i = 0\n        i += 1\n",
@@ -39,7 +39,7 @@ LOOPS = {
         "    i = 0\n    while i < 5:\n        if i == 3:\n            continue\n        i += 1\n",
         "`continue` in line 5 begins the next round before `i` is changed",
     ),
-    "zero that is doubled": ("    i = 0\n    while i < 5:\n        i *= 2\n", "`i` begins with 0, and 0 times"),
+    "zero that is doubled": ("    i = 0\n    while i < 5:\n        i *= 2\n", "`i` starts at 0, and 0 times"),
     "a half of nothing": ("    i = 9\n    while i >= 0:\n        i //= 2\n", "`i` comes to 0 and stays there"),
     "no way out": ("    while True:\n        x = x * 1\n", "there is no `break` or `return` in it"),
     "a break out of another loop": (
@@ -48,7 +48,7 @@ LOOPS = {
     ),
     "a way out that never opens": (
         "    i = done = 0\n    while 1:\n        i += 1\n        if done > 3:\n            break\n",
-        "nothing in the loop changes `done`, so what its way out asks, `done > 3`, stays as it is",
+        "nothing in the loop changes `done`, so the condition of its way out, `done > 3`, never changes",
     ),
     "a list that grows": (
         "    rows = [0]\n    for row in rows:\n        rows.append(row)\n        del rows[:0]\n",
@@ -78,7 +78,7 @@ LOOPS = {
     ),
     "a loop of which nothing is sure": (
         "    i = 0.5\n    while i != 0:\n        i = (i * 4) % 1.0 + 0.25\n",
-        "Line 3 (`while i != 0:`) was still running. Follow by hand",
+        "Line 3 (`while i != 0:`) was still running. Follow its condition by hand",
     ),
 }
 

@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_written_costs_the_memory_alone(monkeypatch, tmp_p
     monkeypatch.setenv(kept.PLACE, str(tmp_path / "missing" / "kept.json"))
     check("pairwise_dot", right)
     assert row().passed
-    assert "cannot be written (No such file or directory): a restart" in progress().trouble
+    assert "cannot be written (No such file or directory): anything new" in progress().trouble
     (tmp_path / "missing").mkdir()
     assert progress().trouble == ""  # the next look writes what is new
     restart()
@@ -239,7 +239,7 @@ def test_the_next_step_goes_on_with_the_following_lessons(file):
     step = progress("05_causal_attention").next_step
     assert step.startswith(f"Next: {first.name} in lesson 03 multi head attention, {first.points} point")
     file.write_text(json.dumps({"version": 1, "best": dict.fromkeys(exercises(), 1.0)}))
-    assert progress().next_step == "All is passed."
+    assert progress().next_step == "All passed."
     extra = next(e for e in exercises().values() if not e.points)
     del scores[extra.name]
     file.write_text(json.dumps({"version": 1, "best": {n: 1.0 for n in exercises() if n != extra.name}}))

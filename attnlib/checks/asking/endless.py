@@ -46,7 +46,7 @@ def endless(frames: Sequence[traceback.FrameSummary]) -> str:
                     sure.append(f"{where}: {reason}.")
                 elif isinstance(loop, ast.While):
                     unsure.append(
-                        f"{where} was still running. Follow by hand what it asks, from one round to the next."
+                        f"{where} was still running. Follow its condition by hand, from one round to the next."
                     )
         except (SyntaxError, ValueError, RecursionError):
             continue  # a cell with magics, or a sum of some hundred terms
@@ -114,12 +114,12 @@ def _of_counter(loop: Loop, name: str, asked: str, way: int, op: type[ast.cmpop]
             return f"`{name}` {now}, and `{asked}` ends only once it is {how}"
         if op is ast.NotEq and any(abs(step) != 1 for step in sizes):
             return (
-                f"`{name}` changes by {abs(sizes[0])} in each round, and may pass by the one number that ends `{asked}`"
+                f"`{name}` changes by {abs(sizes[0])} in each round, and may step over the number that ends `{asked}`"
             )
     begins = [n.value for n in before if isinstance(n, ast.Assign) and _binds(n, name)]
     scaled = all(isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Mult | ast.FloorDiv) for n in stores)
     if scaled and begins and isinstance(begins[-1], ast.Constant) and begins[-1].value == 0:
-        return f"`{name}` begins with 0, and 0 times or divided by any number is 0 again"
+        return f"`{name}` starts at 0, and 0 times or divided by any number is still 0"
     if scaled and asked == f"{name} >= 0":
         return f"`{name}` comes to 0 and stays there, so `{asked}` stays true"
     return ""
@@ -129,7 +129,7 @@ def _never_comes(loop: Loop, guard: ast.expr | None) -> str:
     """Explain why a `break` or a `return` is never reached."""
     if guard is None or _may_vary(guard) or _names(guard) & _changed(loop, guard):
         return ""
-    return f"{_nothing_changes(_names(guard))} so what its way out asks, `{ast.unparse(guard)}`, stays as it is"
+    return f"{_nothing_changes(_names(guard))} so the condition of its way out, `{ast.unparse(guard)}`, never changes"
 
 
 def _nothing_changes(names: set[str]) -> str:

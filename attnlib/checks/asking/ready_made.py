@@ -51,7 +51,7 @@ FAMILIES = {
     NORMS: Family(
         r"(layer|group|batch|instance|rms|weight|localresponse)norm|transformer(en|de)coder",
         "Here you write the norm itself, from `mean`, `var` and `sqrt`. Nothing that normalises for you is allowed: "
-        "neither torch's layer norm nor its group, batch, instance and RMS norms, which are the same computation.",
+        "neither torch's layer norm nor its group, batch, instance and RMS norms, any of which can be made to do it.",
     ),
     BLOCKS: Family(
         r"transformer(en|de)coder",
@@ -60,7 +60,7 @@ FAMILIES = {
     ),
     EINSUM: Family(
         r"einsum|tensordot",
-        "Here you write einsum itself: line the axes up, multiply, sum. A ready-made one is not allowed, be it "
+        "Here you write einsum itself: line the axes up, multiply, sum. A ready-made one is not allowed, whether "
         "torch's, einops's or NumPy's, and neither is `tensordot`.",
     ),
 }

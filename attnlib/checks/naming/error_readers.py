@@ -69,8 +69,9 @@ def undefined(found: re.Match[str], names: Names) -> Misconception:
         return finding(
             "argument_of_another_function",
             f"`{name}` is not defined in this function",
-            f"It is an argument of another function. What `__init__` receives is stored on the object, "
-            f"`self.{name} = {name}`, and read there: `self.{name}`.",
+            f"The contract has an argument of that name, and the function that this line is in has none. If "
+            f"`__init__` receives it, store it there, `self.{name} = {name}`, and read `self.{name}`; otherwise use "
+            "the name that your function gives this argument.",
         )
     return _misspelt(name, (*names.local, *names.arguments)) or replaced("name_not_defined", f"`{name}` is not defined")
 

@@ -177,8 +177,8 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         always(
             "index_of_floats",
             "An index is not a whole number",
-            "Square brackets take integers (or True and False). Leave the ids as they are, and index the table with "
-            "them: `table[ids]`.",
+            "Square brackets take integers (or True and False). Ids are integers already: index the table with them "
+            "as they are, `table[ids]`. If a division gives the index, write `//`.",
         ),
     ),
     (

@@ -223,8 +223,8 @@ class _Slips:
                 yield _finding(
                     "classes_not_counted",
                     "`one_hot` is not told how many classes there are",
-                    f"In {self._line(node)} it counts up to the largest id that happens to occur, and the result has "
-                    "another width for each input. Pass the number of classes: `F.one_hot(ids, num_classes)`.",
+                    f"In {self._line(node)} it counts up to the largest id that happens to occur, so the width of "
+                    "the result depends on the input. Pass the number of classes: `F.one_hot(ids, num_classes)`.",
                 )
 
     def one_object_repeated(self) -> Iterator[Misconception]:

@@ -14,7 +14,7 @@ _TEXTS = {
     ),
     "layers_in_a_list": (
         "Layers in a plain list",
-        "A module does not look into a Python list for its layers: what lies in one is neither trained nor saved with "
+        "A module does not look into a Python list for its layers: layers in one are neither trained nor saved with "
         "the module, nor moved to another device. Make the list an nn.ModuleList.",
     ),
     "parameter_shared": (
@@ -42,7 +42,7 @@ _TEXTS = {
     "parameter_frozen": (
         "A parameter is frozen",
         "`requires_grad_(False)`, or requires_grad=False where a parameter is made, keeps the optimiser from "
-        "ever changing it. All parameters of this module learn.",
+        "ever changing it. All parameters of this module have to learn.",
     ),
     "parameter_of_another_shape": (
         "A parameter has the wrong shape",
@@ -94,9 +94,9 @@ _TEXTS = {
     ),
     "not_a_number": (
         "The result contains NaN",
-        "0/0, ∞ − ∞ or 0 · ∞ was computed on the way: a softmax over a row of -inf, a division by an empty sum, the "
-        "root of a negative number, an exp that overflows, or a row whose exps are all 0, because what is subtracted "
-        "from it is another row's maximum.",
+        "Something without a value was computed on the way, such as 0/0, ∞/∞, ∞ − ∞ or 0 · ∞: a softmax over a row "
+        "of -inf, a division by an empty sum, the root of a negative number, an exp that overflows, or a row whose "
+        "exps are all 0 because another row's maximum is subtracted from it.",
     ),
     "changed_on_the_way": (
         "{} changes while your code runs",
@@ -105,8 +105,8 @@ _TEXTS = {
     ),
     "upside_down": (
         "True and False have changed places",
-        "You return False where True is right, and True where False is right. Read the contract again: which of the "
-        "two means “may be seen”?",
+        "You return False where True is right, and True where False is right. Read the contract again: what does "
+        "True mean there?",
     ),
     "outputs_in_another_order": (
         "The outputs are in the wrong order",
@@ -174,11 +174,11 @@ _TEXTS = {
     ),
     "rows_left_at_zero": (
         "Some rows are zero, and the others are right",
-        "Nothing was written into these rows, or what was there is gone: a loop that ends too early, a rest after the "
-        "last whole block, a mask that closes too much.",
+        "Nothing was written into these rows, or what was there is gone: a loop that ends too early, a remainder "
+        "after the last whole block, a mask that closes too much.",
     ),
     "rows_with_a_factor": (
-        "Each row is right but for a factor of its own",
+        "Each row is right up to a factor of its own",
         "Within a row the proportions are right, but not the size: the number by which the row is divided or "
         "multiplied is not the right one (another sum or maximum, one along another axis, none at all).",
     ),
@@ -255,7 +255,7 @@ _TEXTS = {
     "unpacked_otherwise": (
         "There are more names than values, or fewer",
         "`a, b, c = x.shape` needs one name for each axis, and this tensor has more axes or fewer. Where the contract "
-        "allows any leading axes, count from behind: `x.shape[-1]`, `x.shape[-2]`. A tuple needs one name for each of "
+        "allows any leading axes, count from the end: `x.shape[-1]`, `x.shape[-2]`. A tuple needs one name for each of "
         "its entries, and a tensor is unpacked along its first axis.",
     ),
     "pieces_do_not_fit": (
@@ -268,7 +268,7 @@ _TEXTS = {
         "`view` and `torch.view_as_complex` need the numbers to be in order in memory, and after a transpose they are "
         "not. `reshape` and einops copy where they must; or call `.contiguous()` first.",
     ),
-    "never_ends": ("A loop that does not end", "The loop that was running when the time was over is still running."),
+    "never_ends": ("A loop that does not end", "When the time was up, this loop was still running."),
     "index_out_of_range": (
         "An index goes beyond the end",
         "An axis is shorter than the index: its length comes from the tensor (`x.shape[-1]`, `len(x)`), not from the "

@@ -62,8 +62,8 @@ OF_TRAITS = {
     ),
     "not_for_a_batch_of_one": (
         "Right for larger batches; wrong for a batch of one",
-        "`squeeze` removes every axis of length 1, even if it is the batch, and an average or a division over the "
-        "batch may have nothing left.",
+        "`squeeze` removes every axis of length 1, even if it is the batch; and a mean or a normalisation over the "
+        "batch has only that one entry to work with.",
     ),
     "for_a_batch_of_one_only": (
         "Right for a batch of one; wrong for a larger batch",
@@ -72,12 +72,12 @@ OF_TRAITS = {
     ),
     "for_one_number_of_axes": (
         "Right for inputs of {} axes; wrong for {}",
-        "The leading axes may be none, one or several. Count from behind (`dim=-1`, `x.shape[-2]`, `.mT`) and "
+        "There may be no leading axes, one or several. Count from the end (`dim=-1`, `x.shape[-2]`, `.mT`) and "
         "write `...` in patterns; do not unpack the shape into a fixed number of names.",
     ),
     "not_for_one_number_of_axes": (
         "Right for inputs of {} axes; wrong for {}",
-        "The leading axes may be none, one or several. Count from behind (`dim=-1`, `x.shape[-2]`, `.mT`) and "
+        "There may be no leading axes, one or several. Count from the end (`dim=-1`, `x.shape[-2]`, `.mT`) and "
         "write `...` in patterns; do not unpack the shape into a fixed number of names.",
     ),
     "for_one_value_only": (

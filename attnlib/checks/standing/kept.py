@@ -91,7 +91,7 @@ def _changed(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> 
                 kept = change(kept)
                 _replace(path, kept)
     except OSError as error:
-        trouble = f"{shown(path)} cannot be written ({error.strerror}): a restart forgets what is new."
+        trouble = f"{shown(path)} cannot be written ({error.strerror}): anything new is lost at a restart."
     return kept, trouble
 
 

@@ -53,7 +53,7 @@ def keep_answer(exercise: Exercise, attempt: Any, *, even_if_edited: bool = Fals
             _write_init(place)
     except (OSError, SyntaxError) as error:
         if isinstance(error, SyntaxError):
-            return f"Not kept: {shown(file)} cannot be read (line {error.lineno} is no Python)"
+            return f"Not kept: {shown(file)} cannot be read (line {error.lineno} isn't valid Python)"
         return f"Not kept: {shown(file)} cannot be written ({error.strerror})"
     return f"Kept in {shown(file)}"
 

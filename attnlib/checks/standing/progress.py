@@ -67,7 +67,7 @@ class Progress:
         first = next((row for row in (*inside, *around) if row.most and not row.passed), None)
         extra = next((row for row in (*inside, *around) if not row.passed), None)
         if first is None:
-            return f"Next: {extra.name}, an extra in lesson {_title(extra.lesson)}." if extra else "All is passed."
+            return f"Next: {extra.name}, an extra in lesson {_title(extra.lesson)}." if extra else "All passed."
         where = "" if first.lesson == self.lesson else f" in lesson {_title(first.lesson)}"
         aside = f" Or an extra: {extra.name}." if extra and extra.lesson == self.lesson != first.lesson else ""
         return f"Next: {first.name}{where}, {first.most} point{'s' * (first.most != 1)}.{aside}"
@@ -95,7 +95,7 @@ class Progress:
         parts = []
         if self.lesson:
             rows = self.lessons[self.lesson]
-            heads = ("Exercise", "Points", "Where it stands")
+            heads = ("Exercise", "Points", "Status")
             parts.append(_table(_head(self.lesson, rows), heads, [row.told for row in rows]))
         parts.append(f"<p><b>{escape(self.next_step)}</b></p>")
         unfolded = " open" if not self.lesson else ""

@@ -98,7 +98,7 @@ def after_hidden_cases(exercise: Exercise, report: Report, left: dict[str, bool]
         return report
     said = (
         "The grader also calls your answer with other sizes and other numbers, and at least one of those calls did not "
-        "give what it should, or not in time. Try inputs of your own: other lengths, a batch of one, larger and "
+        "return what it should, or took too long. Try inputs of your own: other lengths, a batch of one, larger and "
         "smaller numbers."
     )
     named = lost if still_open(exercise.parts, lost[:1]) else lost[:1]

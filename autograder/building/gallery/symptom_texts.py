@@ -113,8 +113,8 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
     "The numbers are wrong": {
         "not_a_number": Symptom(
             "NaN in the result",
-            "0/0, ∞ − ∞ or 0 · ∞ was computed on the way: a softmax over a row of -inf, a division by an empty sum, or "
-            "an exp that overflows.",
+            "Something without a value was computed on the way, such as 0/0, ∞/∞, ∞ − ∞ or 0 · ∞: a softmax over a row "
+            "of -inf, a division by an empty sum, or an exp that overflows.",
         ),
         "infinite": Symptom(
             "Infinity in the result",
@@ -150,7 +150,7 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
             "A constant is only nearly right, or something on the way is less exact than it could be.",
         ),
         "upside_down": Symptom(
-            "True and False have changed places", "Read once more which of the two means “may be seen”."
+            "True and False have changed places", "Read once more what True means in this exercise."
         ),
         "other_tokens": Symptom(
             "Other whole numbers: tokens, positions or counts are wrong",

@@ -70,7 +70,7 @@ def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = 
     taken = read(data)
     ids = {_grade_id(cell.metadata) for cell in taken.notebook.cells} - {None}
     if ids and known and ids.isdisjoint(known):
-        remarks.append("its answers' cells are of no exercise of this lesson: it may be another lesson's notebook")
+        remarks.append("none of its answer cells belongs to this lesson: it may be another lesson's notebook")
     others, left_out = _beside_in_zip(archive, files[archive]) if archive else (files, 0)
     home = name.rpartition("/")[0]
     beside, more = _beside(others, f"{home}/" if home else "", left_out)
@@ -200,17 +200,17 @@ def read(data: bytes) -> TakenIn:
     if cells is None:
         raise NotGraded("the notebook is not valid: it has no list of cells")
     if len(cells) > MOST_CELLS:
-        raise NotGraded(f"the notebook has {len(cells)} cells; {MOST_CELLS} are the most")
+        raise NotGraded(f"the notebook has {len(cells)} cells; at most {MOST_CELLS} are allowed")
     kept: list[NotebookNode] = []
     for number, cell in enumerate(cells):
         made = _cell(cell, number)
         if made is None:
-            remarks.append(f"cell {number + 1} is no cell, and was left out")
+            remarks.append(f"cell {number + 1} is not a cell, and was left out")
         else:
             kept.append(made)
     code = sum(len(cell.source) for cell in kept if cell.cell_type == "code")
     if code > MOST_CODE:
-        raise NotGraded(f"the notebook has {code >> 20} MB of code; {MOST_CODE >> 20} are the most")
+        raise NotGraded(f"the notebook has {code >> 20} MB of code; at most {MOST_CODE >> 20} are allowed")
     kernel = plain.get("metadata", {}) if isinstance(plain.get("metadata"), dict) else {}
     kernel = kernel.get("kernelspec", {}) if isinstance(kernel.get("kernelspec"), dict) else {}
     language = kernel.get("language", "python")

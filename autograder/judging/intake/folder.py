@@ -139,7 +139,7 @@ def read_regular(path: Path, name: str, most: int) -> tuple[bytes, float]:
                 state = os.fstat(file.fileno())  # of the opened file, not of one there before
                 data = file.read(most + 1) if stat.S_ISREG(state.st_mode) else b""
         if not stat.S_ISREG(state.st_mode):
-            raise NotGraded(f"{shown} is no regular file")
+            raise NotGraded(f"{shown} is not a regular file")
     except OSError as error:
         raise NotGraded(f"{shown} cannot be read: {error.strerror}") from None
     if len(data) > most:

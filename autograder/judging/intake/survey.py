@@ -39,7 +39,7 @@ def survey(folder: Path) -> tuple[list[tuple[str, str]], list[Stray]]:
     if not folder.exists():
         raise CourseError(f"{shown(folder)} does not exist.")
     if not folder.is_dir():
-        raise CourseError(f"{shown(folder)} is no folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
+        raise CourseError(f"{shown(folder)} is not a folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
     submissions: list[tuple[str, str]] = []
     strays: list[Stray] = []
     for name in sorted(path.name for path in folder.iterdir()):

@@ -198,12 +198,12 @@ def folders_nested_without_end(s):
     s.files = {"00_tiny.ipynb": s.json(), "deep": b"nested:"}
 
 
-@leads_to(remark="is no regular file")
+@leads_to(remark="is not a regular file")
 def a_pipe_beside_it(s):
     s.files = {"00_tiny.ipynb": s.json(), "data.csv": b"pipe:"}
 
 
-@leads_to("is no regular file")
+@leads_to("is not a regular file")
 def a_pipe_as_the_notebook(s):
     s.files = {"00_tiny.ipynb": b"pipe:"}
 

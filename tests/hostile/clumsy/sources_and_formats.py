@@ -54,14 +54,14 @@ def much_code(s):
     s.cells.extend(code("#" + "x" * (900 << 10)) for _ in range(3))
 
 
-@leads_to(remark="is no cell")
+@leads_to(remark="is not a cell")
 def cells_that_are_strings(s):
     s.cells.insert(0, "import torch")
     s.cells.append(None)
     s.cells.append([])
 
 
-@leads_to("cells; 5000 are the most")
+@leads_to("cells; at most 5000 are allowed")
 def very_many_cells(s):
     s.cells.extend(code("1") for _ in range(6000))
 

@@ -22,7 +22,7 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
         for axis in (-1, -2, 0, 1):
             yield with_step(f"_x.unsqueeze({axis})", "one more axis")
             yield with_step(
-                f"_x.squeeze({axis})", kind="squeeze", clause="if the result of this line had one axis less"
+                f"_x.squeeze({axis})", kind="squeeze", clause="if the result of this line had one axis fewer"
             )
         for axis in (-1, -2, 0, 1, 2):
             yield with_step(f"_x.sum(dim={axis})", "a sum")
@@ -70,7 +70,7 @@ def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
         if isinstance(statement, ast.For) and isinstance(statement.body[-1], ast.Return) and len(statement.body) > 1:
             loop = changed(statement, body=statement.body[:-1])
             body = [*node.body[:i], loop, statement.body[-1], *node.body[i + 1 :]]
-            yield Repair(changed(node, body=body), "order", "the `return` behind the loop in")
+            yield Repair(changed(node, body=body), "order", "the `return` after the loop in")
         if i and not isinstance(node, ast.ClassDef):
             body = [*node.body[: i - 1], statement, node.body[i - 1], *node.body[i + 1 :]]
             clause = f"if it changed places with `{ast.unparse(statement).split(chr(10))[0]}`"

@@ -20,6 +20,10 @@ SIGNS: dict[type[ast.AST], str] = {
 }
 
 
+TOLD = ("result kept", "transposed", "lined up", "one more axis", "one axis fewer")
+"""Words of a change's own sentence that name its place."""
+
+
 @dataclass(frozen=True)
 class Reason:
     """A text, and the kinds of change and places it applies to."""
@@ -70,7 +74,7 @@ def places(tree: ast.AST, edit: Edit) -> Iterator[str]:
     yield from (f"{name} in {place}" for name in own for place in around)
     yield from _added(site.node, new)
     words = f"{edit.repair.what} {edit.repair.clause}"
-    yield from (word for word in ("result kept", "transposed") if word in words)
+    yield from (word for word in TOLD if word in words)
 
 
 def _parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
