@@ -1192,8 +1192,9 @@ class ZeroedAfterwards(attnlib.MultiHeadAttention):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         layers = self.w_q, self.w_k, self.w_v
         q, k, v = (attnlib.split_heads(layer(x), self.num_heads) for layer in layers)
-        weights = attnlib.attention_scores(q, k).softmax(dim=-1).tril()
-        return self.w_o(attnlib.merge_heads(weights @ v)), weights
+        table = attnlib.attention_scores(q, k).softmax(dim=-1).tril()
+        fetched = table @ v
+        return self.w_o(attnlib.merge_heads(fetched)), table
 
 
 torch.manual_seed(seed)

@@ -142,8 +142,8 @@ def no_position(place, words):
     swapped[place - 1 : place + 1] = place, place - 1
     q, k, v = torch.randn(3, 6, 6) / 3  # larger ones would put all weight on one word
     outputs = [attnlib.scaled_dot_product_attention(t @ q, t @ k, t @ v, is_causal=True) for t in (x, x[swapped])]
-    differ = [n for n in range(words) if not close(outputs[0][n], outputs[1][n])]
-    return f"the {' and the '.join(ordinal(n + 1) for n in differ)}, because later ones still see the same words"
+    one, other = (n for n in range(words) if not close(outputs[0][n], outputs[1][swapped.index(n)]))
+    return f"the {ordinal(one + 1)} word's and the {ordinal(other + 1)}'s, because later ones still see the same words"
 
 
 def first_loss(vocabulary):

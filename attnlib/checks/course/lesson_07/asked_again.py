@@ -11,24 +11,27 @@ def no_position(place: int, words: int) -> Question:
     here, there = ordinal(place), ordinal(place + 1)
     earlier = "The first word sees" if place == 2 else f"The words before position {place} see"
     before = f"{earlier} neither. " if place > 1 else ""
-    every = "all of them" if place == 1 else f"all from the {here} on"
+    every = "every word's" if place == 1 else f"the {here} word's and all later ones'"
     return Question(
         text="One layer of causal self-attention, without positions. Two sentences of "
         f"{counted(words)} different words differ in one thing only: the {here} word and the {there} have changed "
-        "places. Compare the outputs position by position. Which of them differ?",
-        right=f"the {here} and the {there}, because later ones still see the same words",
+        "places. Compare the outputs word by word. Whose output differs?",
+        right=f"the {here} word's and the {there}'s, because later ones still see the same words",
         wrong=(
             WrongOption(
-                "everything_after_a_change", f"{every}, because every later word looks back at a different beginning"
+                "everything_after_a_change", f"{every}, because later words look back at a different beginning"
             ),
             WrongOption(
                 "mask_forgotten",
-                "none, because the outputs of the two words simply change places",
+                "nobody's, because each word takes its output along when it moves",
                 "Without a mask you'd be right, and the outputs would swap along with their words. With it, position "
                 f"{place} sees only one of the two words, and position {place + 1} asks with the other one. So each of "
                 "the two gives something different after the swap.",
             ),
-            WrongOption("last_word_counts", f"the {here}, the {there}, and the last, which sees the whole sentence"),
+            WrongOption(
+                "last_word_counts",
+                f"the {here} word's, the {there}'s and the last one's, which sees the whole sentence",
+            ),
         ),
         why=f"Every word from position {place + 2} on sees the same words as before, in either order: a sum has no "
         f"order. {before}Only at positions {place} and {place + 1} does a word see different words, or ask a "
