@@ -298,7 +298,8 @@ print(inspect.getsource(attnlib.AttentionOnly.forward).split('"""')[2])
 #   token, as in lesson 08. `make(model.parameters(), lr=lr)` makes the optimiser.
 # - Return `losses`, `(steps,)`, each one before its step, and `frames`, `(1 + steps / every, P)`. A frame is all $P$
 #   weights in one row, in the order of `model.parameters()`. Frame $f$ shows them after $f \cdot$ `every` steps.
-# - `every` divides the number of steps. Neither result remembers how it was computed (`detach`).
+# - `every` divides the number of steps. Neither result remembers how it was computed (`detach`). Dtype as
+#   always.
 
 
 # %%
