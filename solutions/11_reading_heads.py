@@ -513,7 +513,7 @@ assert min(by_period[15], by_period[17]) > math.log(63)  # worse than knowing no
 # - Return `scores`, `(3, depth, h)`: previous token (queries from 2 on), induction (from `period` + 1 on) and sink
 #   (from 2 to `period`), each the mean over the batch and these queries.
 # - Then `baseline`, `(3,)`: the same three scores of a head with even weights.
-# - Then `best`, `(3, 2)`: layer and head of the highest score of each kind.
+# - Then `best`, `(3, 2)`: layer and head of the highest score of each kind. Dtype as always.
 
 
 # %%
