@@ -170,7 +170,7 @@ def written_row_by_row(model, ids, num_tokens):
         caches, text = caches_for(model, 1, len(prompt) + num_tokens), list(prompt)
         for place in range(len(prompt) + num_tokens - 1):
             x = (model.embed(text[place]) + model.positions.weight[place])[None, None]
-            for block, cache in zip(model.blocks, caches):
+            for block, cache in zip(model.blocks, caches, strict=True):
                 x = x + cached_by_einops(block.norm1(x), block.attn, cache)
                 x = x + block.mlp(block.norm2(x))
             if place == len(text) - 1:
