@@ -230,7 +230,7 @@ def told(exercise: str, source: str) -> Report:
         ("EncoderBlock", ENCODER_BLOCK, "key_mask_as_memory"),
         ("EncoderBlock", ENCODER_BLOCK.replace(", key_mask)", ", mask=key_mask)"), "key_mask_as_mask"),
         ("rotate", ROTATE, "halves_put_among_one_another"),
-        ("next_token_loss", NEXT_TOKEN_LOSS, "half_precision_kept"),
+        ("next_token_loss", NEXT_TOKEN_LOSS, "in_half_precision"),
         ("sample_next", SAMPLE_NEXT, "batch_of_one_lost"),
         ("merge", MERGE, "factors_on_the_wrong_axis"),
         ("train_and_film", TRAIN_AND_FILM, "frames_one_step_early"),
