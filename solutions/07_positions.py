@@ -754,7 +754,7 @@ class PlacedModel(nn.Module):
 # - The rate at step $i$, counted from 0, is $\mathrm{lr} \cdot \min(1, \frac{i + 1}{\mathrm{warmup}}) \cdot
 #   (1 - \frac{i}{\mathrm{steps}})$. It rises, then falls along a straight line.
 # - `make` is an optimiser's class, such as `torch.optim.AdamW`. Make one for the model's parameters.
-# - Return the losses `(steps,)`, each before its step.
+# - Return the losses `(steps,)`, each before its step. Dtype as always.
 
 
 # %%
@@ -1071,7 +1071,7 @@ assert abs(turns(25, 1, 64) - 3) < 0.03
 # - `ids` is `(b, n)`, and `model(ids)` gives logits `(b, n, vocabulary)` for the token that comes next.
 # - For each token but the first, give the model only the last `window` tokens before it, or all of them where there are
 #   fewer. The logits of the last of these are the prediction for the token.
-# - Return the cross-entropies, averaged over the batch, `(n - 1,)`. No gradients are recorded.
+# - Return the cross-entropies, averaged over the batch, `(n - 1,)`. No gradients are recorded. Dtype as always.
 
 
 # %%

@@ -424,7 +424,7 @@ assert abs(first - math.log(len(letters))) < 0.3
 #   falls towards 0.
 # - The loss is that of the next token, as above. The step is made in training mode: the model may have dropout.
 # - Before the first step, and after every `every` steps, note the loss on `held_out`: in evaluation mode, without
-#   gradients. The result is these `1 + steps // every` losses, without a history.
+#   gradients. The result is these `1 + steps // every` losses, without a history. Dtype as always.
 # - At the end the model is back in the mode it came in, training or evaluation.
 
 

@@ -299,7 +299,8 @@ print(inspect.getsource(attnlib.AttentionOnly.forward).split('"""')[2])
 #   token, as in lesson 08. `make(model.parameters(), lr=lr)` makes the optimiser.
 # - Return `losses`, `(steps,)`, each one before its step, and `frames`, `(1 + steps / every, P)`. A frame is all $P$
 #   weights in one row, in the order of `model.parameters()`. Frame $f$ shows them after $f \cdot$ `every` steps.
-# - `every` divides the number of steps. Neither result remembers how it was computed (`detach`).
+# - `every` divides the number of steps. Neither result remembers how it was computed (`detach`). Dtype as
+#   always.
 
 
 # %%
@@ -520,7 +521,7 @@ assert min(by_period[15], by_period[17]) > math.log(63)  # worse than knowing no
 # - Return `scores`, `(3, depth, h)`: previous token (queries from 2 on), induction (from `period` + 1 on) and sink
 #   (from 2 to `period`), each the mean over the batch and these queries.
 # - Then `baseline`, `(3,)`: the same three scores of a head with even weights.
-# - Then `best`, `(3, 2)`: layer and head of the highest score of each kind.
+# - Then `best`, `(3, 2)`: layer and head of the highest score of each kind. Dtype as always.
 
 
 # %%

@@ -52,7 +52,7 @@ def test_what_is_written_with_a_cache_is_what_the_whole_model_writes() -> None:
 
 
 def test_a_token_that_is_read_again_is_refused() -> None:
-    writer = SmallWriter(11, 12, 3, 1, 20, reads=9)
+    writer = SmallWriter(11, 12, 3, 1, 20, reads=18)
     writer(torch.zeros(2, 5, dtype=torch.long))
     with pytest.raises(ContractBroken, match="reads tokens again"):
         writer(torch.zeros(2, 6, dtype=torch.long))

@@ -133,6 +133,55 @@ def write_with_cache(model, ids, num_tokens):
     return ids
 """
 
+WRITE_IN_EVALUATION = (
+    WRITE_WITH_CACHE.replace("0}] * len(model.blocks)", "0} for _ in model.blocks]")
+    .replace("torch.zeros(", "model.embed.weight.new_zeros(")
+    .replace("    heads,", "    model.eval()\n    heads,")
+)
+
+ENCODER_BLOCK = """
+class EncoderBlock(nn.Module):
+    def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)
+
+    def forward(self, x, key_mask=None):
+        x = x + self.attn(self.norm1(x), key_mask)
+        return x + self.mlp(self.norm2(x))
+"""
+
+ROTATE = """
+def rotate(x, positions, base=10000.0):
+    if x.shape[-1] % 2:
+        raise ValueError("an odd width has a column without a partner")
+    speeds = base ** (-torch.arange(0, x.shape[-1], 2, dtype=torch.float64, device=x.device) / x.shape[-1])
+    angles = positions.double()[..., None] * speeds
+    cos, sin = angles.cos().to(x), angles.sin().to(x)
+    a, b = x.chunk(2, dim=-1)
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+"""
+
+NEXT_TOKEN_LOSS = """
+def next_token_loss(logits, ids, ignore_index=-100):
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), ignore_index=ignore_index)
+"""
+
+SAMPLE_NEXT = """
+def sample_next(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    if temperature == 0:
+        return logits.argmax(-1)
+    scores = logits / temperature
+    if top_k is not None:
+        scores = scores.masked_fill(scores < scores.topk(min(top_k, scores.shape[-1])).values[:, -1:], -torch.inf)
+    shares = scores.softmax(-1)
+    if top_p is not None:
+        ordered, order = shares.sort(descending=True)
+        shares = torch.zeros_like(ordered).scatter(-1, order, ordered * (ordered.cumsum(-1) - ordered < top_p))
+    return torch.multinomial(shares, 1, generator=generator).squeeze()
+"""
+
 MERGE = """
 def merge(o1, m1, l1, o2, m2, l2):
     m = torch.maximum(m1, m2)
@@ -177,6 +226,12 @@ def told(exercise: str, source: str) -> Report:
         ),
         ("train_language_model", TRAIN_LANGUAGE_MODEL, "looks_one_step_early"),
         ("write_with_cache", WRITE_WITH_CACHE, "one_object_repeated"),
+        ("write_with_cache", WRITE_IN_EVALUATION, "left_in_evaluation"),
+        ("EncoderBlock", ENCODER_BLOCK, "key_mask_as_memory"),
+        ("EncoderBlock", ENCODER_BLOCK.replace(", key_mask)", ", mask=key_mask)"), "key_mask_as_mask"),
+        ("rotate", ROTATE, "halves_put_among_one_another"),
+        ("next_token_loss", NEXT_TOKEN_LOSS, "in_half_precision"),
+        ("sample_next", SAMPLE_NEXT, "batch_of_one_lost"),
         ("merge", MERGE, "factors_on_the_wrong_axis"),
         ("train_and_film", TRAIN_AND_FILM, "frames_one_step_early"),
     ],

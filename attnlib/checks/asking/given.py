@@ -113,7 +113,7 @@ class SmallReader(nn.Module):
 class SmallWriter(nn.Module):
     """Ids (b, n) -> logits (b, n, vocab), in the layout of lesson 08's LanguageModel; each token may be read once.
 
-    Its embedding counts what goes through it, and refuses more than `reads` ids for each text.
+    Its embedding counts what goes through it, and refuses more than `reads` ids, those of all texts together.
     """
 
     def __init__(self, vocab: int, d_model: int, heads: int, depth: int, max_len: int, reads: int) -> None:
@@ -139,7 +139,7 @@ class _ReadOnce(nn.Embedding):
         self.left = reads
 
     def forward(self, ids: Tensor) -> Tensor:
-        self.left -= ids.shape[-1]
+        self.left -= ids.numel()
         if self.left < 0:
             details = "the prompt goes through once, and then each new token; the cache holds what they left behind"
             raise ContractBroken("memory", "reads tokens again that it has read before", details=details)

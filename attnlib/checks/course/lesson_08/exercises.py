@@ -406,6 +406,7 @@ SAMPLE_NEXT = WrittenExercise(
         Case(name="temperature 0, two best", inputs=partial(_best, b=6, vocab=7, ties=True)),
         _drawn("10,000 draws from each of two rows with top_k = 2", 1.0, 2, part="top_k", rows=TWO_ROWS),
         _drawn("10,000 draws with top_k = 1", 1.0, 1, part="top_k"),
+        Case(name="top_k = 1, one row", inputs=lambda draw: (draw.normal(1, 7), 1.0, 1), part="top_k"),
         Case(
             name="top_k = 1 at temperature 2",
             inputs=lambda draw: (draw.normal(5, 11), 2.0, 1),

@@ -238,7 +238,7 @@ def write_with_cache(model: Any, ids: Tensor, num_tokens: int) -> Tensor:
 
 
 def _to_write(
-    draw: Draw, *, b: int, n: int, more: int, depth: int = 2, heads: int = 3, vocab: int = 11
+    draw: Draw, *, b: int, n: int, more: int, depth: int = 2, heads: int = 3, vocab: int = 11, training: bool = False
 ) -> tuple[Any, ...]:
     d, max_len = 4 * heads, n + more + 3
     shapes = {"embed": (vocab, d), "positions": (max_len, d), "norm": (d,), "head": (vocab, d)}
@@ -252,7 +252,7 @@ def _to_write(
         weights[f"{name}.weight"] = draw.normal(*shape, scale=1.0 if len(shape) == 1 else 1.5 * shape[-1] ** -0.5)
         if name not in ("embed", "positions", "head"):
             weights[f"{name}.bias"] = draw.normal(shape[0], scale=0.3)
-    model = described("SmallWriter", (vocab, d, heads, depth, max_len, n + more), weights)
+    model = described("SmallWriter", (vocab, d, heads, depth, max_len, b * (n + more)), weights, training=training)
     return model, draw.integers(0, vocab, (b, n)), more
 
 
@@ -279,7 +279,7 @@ WRITE_WITH_CACHE = WrittenExercise(
         ),
         Case(
             name="float64, nothing changed",
-            inputs=partial(_to_write, b=3, n=5, more=6),
+            inputs=partial(_to_write, b=3, n=5, more=6, training=True),
             dtype=torch.float64,
             mutation=True,
             part="robustness",

@@ -351,7 +351,7 @@ def _drawn_answers(
         guess[good] = torch.where(draw.integers(0, 8, (p,)) > 0, right.int().argmax(dim=1), guess[good])
         if alone:
             partner[0], truth[0], guess[:, 0] = False, False, -1
-            truth[0, -1] = True  # an atom whose element is nowhere on the left: no guess, and nobody's hit
+            truth[0, [0, -1]] = True  # an atom whose element is nowhere on the left: no guess, and nobody's hit
         origins.append(guess.unflatten(0, (depth, heads)))
         truths.append(truth)
         partners.append(partner)

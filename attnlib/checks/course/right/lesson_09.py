@@ -163,6 +163,23 @@ def written_token_by_token(model, ids, num_tokens):
 
 
 @torch.no_grad()
+def written_row_by_row(model, ids, num_tokens):
+    """Each text has caches of its own, and each token is looked up without an axis for the words."""
+    texts = []
+    for prompt in ids:
+        caches, text = caches_for(model, 1, len(prompt) + num_tokens), list(prompt)
+        for place in range(len(prompt) + num_tokens - 1):
+            x = (model.embed(text[place]) + model.positions.weight[place])[None, None]
+            for block, cache in zip(model.blocks, caches, strict=True):
+                x = x + cached_by_einops(block.norm1(x), block.attn, cache)
+                x = x + block.mlp(block.norm2(x))
+            if place == len(text) - 1:
+                text.append(model.head(model.norm(x))[0, 0].argmax())
+        texts.append(torch.stack(text))
+    return torch.stack(texts)
+
+
+@torch.no_grad()
 def written_by_concatenation(model, ids, num_tokens):
     """A cache that grows by torch.cat is slower, and as right."""
     kept, unread, written = [None] * len(model.blocks), ids, [ids]
@@ -302,6 +319,7 @@ ALTERNATIVES = {
     "write_with_cache": [
         written_in_two_steps,
         written_token_by_token,
+        written_row_by_row,
         written_by_concatenation,
         written_into_a_table,
         Writer(),
