@@ -5,14 +5,23 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from einops import einsum
+from einops import einsum, rearrange
+from likely_in_first_lessons import FIRST_LESSONS
 from notebook_cells import run_cell
 from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks import Report, run
 
-NOTEBOOK = {"attnlib": attnlib, "F": F, "nn": nn, "torch": torch, "math": math, "einsum": einsum}
+NOTEBOOK = {
+    "attnlib": attnlib,
+    "F": F,
+    "nn": nn,
+    "torch": torch,
+    "math": math,
+    "einsum": einsum,
+    "rearrange": rearrange,
+}
 
 LITTLE_EINSUM = """
 def little_einsum(x, y, pattern):
@@ -234,6 +243,7 @@ def told(exercise: str, source: str) -> Report:
         ("sample_next", SAMPLE_NEXT, "batch_of_one_lost"),
         ("merge", MERGE, "factors_on_the_wrong_axis"),
         ("train_and_film", TRAIN_AND_FILM, "frames_one_step_early"),
+        *FIRST_LESSONS,
     ],
 )
 def test_a_likely_mistake_has_a_name(exercise: str, source: str, name: str) -> None:

@@ -14,7 +14,9 @@ EXAMPLES = [
     ("An operation in place", "y = x.mul_(2)", "y = x.mul(2)"),
     ("The gradient stops", "y = x.detach() @ k", "y = x @ k"),
     ("The gradient stops", "with torch.no_grad():\n    y = x @ k", "if True:\n    y = x @ k"),
+    ("A Python number", "y.append(x.item())", "y.append(x)"),
     ("A dtype written", "y = x.float() @ k", "y = x @ k"),
+    ("A dtype written", "y = torch.tensor(d, dtype=torch.float64)", "y = torch.tensor(d)"),
     ("A dtype written", "y = x.sum(dtype=torch.float32)", "y = x.sum()"),
     ("A new tensor", "y = torch.zeros(3)", "y = torch.zeros(3, device=x.device)"),
     ("A new tensor", "y = torch.zeros(3)", "y = torch.zeros(3, dtype=x.dtype)"),
@@ -40,14 +42,15 @@ EXAMPLES = [
     ("Indices begin at 0", "y = x[k - 1]", "y = x[k]"),
     ("A power decides", "y = x**2", "y = x**0.5"),
     ("Before a softmax", "y = x.masked_fill(k, 0.0)", "y = x.masked_fill(k, float('-inf'))"),
-    ("A square table", "y = x @ k.T", "y = x @ k"),
-    ("A square table", "y = x @ k.transpose(0, 1)", "y = x @ k"),
+    ("Where two axes have", "y = x @ k.T", "y = x @ k"),
+    ("Where two axes have", "y = x @ k.transpose(0, 1)", "y = x @ k"),
     ("In `a @ b` the rows", "y = x @ k", "y = x @ k.mT"),
     ("Reshaping keeps", "y = x.view(2, 3)", "y = x.transpose(1, 2).reshape(2, 3)"),
     ("Reshaping keeps", "y = x.reshape(b, h, n)", "y = x.reshape(b, n, h).transpose(1, 2)"),
     ("In einops and einsum", "y = rearrange(x, 'b (h d) -> b d h')", "y = rearrange(x, 'b (h d) -> b h d')"),
     ("Broadcasting lines shapes up", "y = x * k", "y = x * k.unsqueeze(1)"),
     ("Broadcasting lines shapes up", "y = x * k", "y = (x * k).squeeze(-1)"),
+    ("A sum keeps what it has", "y = 0\ny = x * k", "y = 0\ny = y + x * k"),
     ("A nonlinearity", "y = F.relu(x)", "y = x"),
     ("Scores, probabilities", "y = x.softmax(dim=-1)", "y = x"),
     ("Dropout makes", "y = F.dropout(x)", "y = x"),
@@ -64,6 +67,7 @@ EXAMPLES = [
     ("A special case", "if n > 1:\n    d = 1", "if True:\n    d = 1"),
     ("Along this axis pieces", "y = torch.cat(x, dim=0)", "y = torch.cat(x, dim=-1)"),
     ("Along this axis pieces", "y = x.split(3, 0)", "y = x.split(3, -1)"),
+    ("`split()` without an argument", "y = line.split(' ')", "y = line.split()"),
     ("`stack` puts", "y = torch.stack(x, dim=0)", "y = torch.stack(x, dim=1)"),
     ("`cat` joins", "y = torch.stack(x)", "y = torch.cat(x)"),
     ("An argument that fits", "y = F.embedding(x, k, padding_idx=0)", "y = F.embedding(x, k)"),
@@ -73,6 +77,8 @@ EXAMPLES = [
     ("`repeat` turns", "y = x.repeat(h)", "y = x.repeat_interleave(h)"),
     ("A number that's right", "y = x.flatten()[: 4]", "y = x.flatten()[:n]"),
     ("Two tensors, layers or widths", "y = x @ x", "y = x @ k"),
+    ("Each place in the brackets", "y = x[d, n]", "y = x[n, d]"),
+    ("The pieces lie", "y = torch.cat([x, k])", "y = torch.cat([k, x])"),
     ("Values that are returned", "return x, k", "return k, x"),
     ("With this operator", "y = x - k", "y = k - x"),
     ("Arguments without names", "y = torch.where(x, k, d)", "y = torch.where(x, d, k)"),
@@ -98,6 +104,11 @@ def told(wrong: str, right: str) -> set[str]:
 def test_a_change_is_told_with_its_reason(text: str, wrong: str, right: str) -> None:
     reasons = told(wrong, right)
     assert any(reason.startswith(text) for reason in reasons), reasons
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("y = x", "y = -x"), ("y = max(1, d)", "y = max(0, d)")])
+def test_a_change_of_which_nothing_more_is_true_has_no_reason(wrong: str, right: str) -> None:
+    assert told(wrong, right) == {""}
 
 
 def test_each_reason_has_an_example() -> None:

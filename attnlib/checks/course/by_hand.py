@@ -10,7 +10,9 @@ NEAR = 0.1
 def nearly(got: Tensor, wanted: Tensor) -> Tensor:
     """`wanted` where `got` is close enough, so that all right designs give one result, and `got` elsewhere.
 
-    >>> nearly(torch.tensor([0.97, 0.4]), torch.tensor([1.0, 0.0]))
+    Rounded to two digits, so that the designs of one mistake give one result as well, however sharp they are.
+
+    >>> nearly(torch.tensor([0.97, 0.40001]), torch.tensor([1.0, 0.0]))
     tensor([1.0000, 0.4000])
     """
-    return torch.where((got - wanted).abs() < NEAR, wanted, got)
+    return torch.where((got - wanted).abs() < NEAR, wanted, got.round(decimals=2))

@@ -10,7 +10,7 @@ from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observation import Asking, Observation
 from attnlib.checks.asking.observe import observe
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Aspect, first_difference
+from attnlib.checks.trial.compare import ALIKE, ASPECTS, SEPARATION, Aspect, first_difference
 from attnlib.checks.trial.trial import Trial
 
 MOST_NOT_EXPLAINED = 3  # cases and parts: nobody would read more
@@ -161,6 +161,7 @@ def _agreeing(
                 _seen(exercise, rival, trial.case, asking),
                 trial.got,
                 up_to=up_to,
+                slack=ALIKE if trial.difference else 1.0,
             )
             is None
             and _own_error_too(trial, rival)

@@ -86,13 +86,13 @@ def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconce
     if 2 * sum(t.got.failure is not None for t in wrong) > len(wrong):
         return None  # the exception says more than the few numbers that came
     pairs = [pair for t in plain or wrong if (pair := _compared(t)) is not None]
+    agreeing = [digits(want, have) for want, have, _ in pairs]
+    dtype = any(t.difference and t.difference.aspect == "dtype" for _, _, t in pairs)
+    if dtype and min(agreeing) >= 4:
+        return _named(("another_dtype", ()))
     if not pairs or max(want.numel() for want, _, _ in pairs) < FEWEST:
         return None
-    agreeing = [digits(want, have) for want, have, _ in pairs]
     if max(agreeing) >= 4:  # any other relation would hold there as well
-        dtype = any(t.difference and t.difference.aspect == "dtype" for _, _, t in pairs)
-        if dtype and min(agreeing) >= 4:
-            return _named(("another_dtype", ()))
         return None if dtype else _less_exact(min(agreeing), wrong)
     # a row of a single number is a multiple of any other, and no evidence of what a row is to another
     pairs = [pair for pair in pairs if pair[0].dim() == 0 or pair[0].shape[-1] > 1] or pairs

@@ -33,6 +33,11 @@ How = Literal[
 """The way an aspect differs, where it can differ in several."""
 SEPARATION = 100.0  # tolerances by which a misconception must differ on some case
 MOST_NAMES = 4  # in one sentence
+ALIKE = 40.0
+"""Tolerances by which two answers with one mistake may differ: in a training that goes astray, rounding errors grow.
+
+Less than half of `SEPARATION`, so that no answer is like two mistakes.
+"""
 GUARD = 5e-12  # relative: 1e-12 added to a denominator against 0 / 0 is no mistake, and 1e-9 is
 
 
@@ -109,9 +114,18 @@ def tolerance(largest: float, dtype: torch.dtype, *, terms: int, magnitude: floa
 
 
 def first_difference(
-    exercise: Exercise, case: Case, expected: Observation, got: Observation, *, up_to: Aspect = "gradient"
+    exercise: Exercise,
+    case: Case,
+    expected: Observation,
+    got: Observation,
+    *,
+    up_to: Aspect = "gradient",
+    slack: float = 1.0,
 ) -> Difference | None:
-    """Compare aspect by aspect in the order of `ASPECTS`, no further than `up_to`; None if nothing differs."""
+    """Compare aspect by aspect in the order of `ASPECTS`, no further than `up_to`; None if nothing differs.
+
+    Outputs may differ by `slack` tolerances.
+    """
     if case.other_device:
         theirs, ours = _device_difference(got), None if expected.exact else _device_difference(expected)
         return (Difference("device", "moved") if not theirs else None) if ours else theirs
@@ -122,7 +136,7 @@ def first_difference(
     found = _difference_of_kind(exercise, case, expected, got)
     if found is None and limit >= ASPECTS.index("values"):
         for index, (want, have) in enumerate(zip(expected.measured, got.measured, strict=True)):
-            if numbers := _numbers(case, want, have, got.terms):
+            if numbers := _numbers(case, want, have, got.terms, slack=slack):
                 found = Difference("values", "", index, _name(exercise, index), numbers=numbers)
                 break
     if found is None and limit >= ASPECTS.index("gradient") and case.gradient:
@@ -233,13 +247,14 @@ def _numbers(
     *,
     through: tuple[torch.dtype, ...] = (),
     largest: float | None = None,
+    slack: float = 1.0,
 ) -> Numbers | None:
     """Return the difference of two tensors; `largest` sets the size of what is allowed instead of `want`."""
     if not want.dtype.is_floating_point:
         return None if torch.equal(want.on_cpu, have.on_cpu) else Numbers(want.on_cpu, have.on_cpu)
     dtype = coarser(case.dtype, have.dtype, *through)
     size = want.largest if largest is None else largest
-    allowed = tolerance(size, dtype, terms=terms, magnitude=case.magnitude)
+    allowed = slack * tolerance(size, dtype, terms=terms, magnitude=case.magnitude)
     gap = (have.doubled - want.doubled).abs()
     farthest = float(gap.max()) if gap.numel() else 0.0
     if farthest <= allowed:

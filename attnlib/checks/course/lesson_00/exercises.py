@@ -116,6 +116,10 @@ LITTLE_EINSUM = WrittenExercise(
                 {"pattern": "b q k, k d b -> b q d", "b": 5, "q": 3, "k": 2, "d": 13},
             ],
         ),
+        Case(
+            name="two names kept side by side",
+            inputs=partial(_named, pattern="b q h d, b h k d -> b h q k", b=2, h=3, q=5, k=7, d=11),
+        ),
         Case(name="nothing is summed", inputs=partial(_named, pattern="q, k -> k q", q=3, k=5)),
         Case(name="everything is summed", inputs=partial(_named, pattern="n d, d n ->", n=5, d=7), magnitude=9.0),
         Case(name="an axis of length 1 on either side", inputs=partial(_named, pattern=_DOTS, b=2, q=1, k=7, d=1)),

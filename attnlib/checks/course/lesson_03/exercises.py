@@ -377,7 +377,7 @@ HEAD_CONTRIBUTIONS = WrittenExercise(
     ),
     pairs=("no_scale", "rows_taking_turns", "heads_summed", "heads_in_front_of_the_batch"),
     few={
-        "heads": ("scaled_by_root_width", "heads_taking_turns"),
+        "heads": ("scaled_by_root_width", "heads_taking_turns", "scores_summed", "of_the_first_head"),
         "attention": (
             "not_transposed",
             "no_scale",

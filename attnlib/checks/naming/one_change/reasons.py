@@ -20,8 +20,8 @@ SIGNS: dict[type[ast.AST], str] = {
 }
 
 
-TOLD = ("result kept", "transposed", "lined up", "one more axis", "one axis fewer")
-"""Words of a change's own sentence that name its place."""
+WORDS = ("result kept", "transposed", "one more axis", "one axis fewer", "lined up", "one more term")
+"""Words of a change that are names of its place as well."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def places(tree: ast.AST, edit: Edit) -> Iterator[str]:
     yield from (f"{name} in {place}" for name in own for place in around)
     yield from _added(site.node, new)
     words = f"{edit.repair.what} {edit.repair.clause}"
-    yield from (word for word in TOLD if word in words)
+    yield from (word for word in WORDS if word in words)
 
 
 def _parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
@@ -82,7 +82,10 @@ def _parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
 
 
 def _name(function: ast.AST) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    name = getattr(function, "id", "")
+    return f"Python's {name}" if name in ("max", "min") else name
 
 
 def _own(node: Any, new: ast.AST) -> Iterator[str]:
@@ -96,7 +99,9 @@ def _own(node: Any, new: ast.AST) -> Iterator[str]:
         if isinstance(new, ast.Call) and new.func is node.func:
             kept = {id(part) for part in (*new.args, *new.keywords)}
             left_out = [key.arg for key in node.keywords if id(key) not in kept]
-            left_out += ["argument" for part in node.args if id(part) not in kept]
+            texts = [isinstance(getattr(part, "value", None), str) for part in node.args if id(part) not in kept]
+            left_out += ["argument" for is_text in texts if not is_text]
+            yield from (f"without text of {_name(node.func)}" for is_text in texts if is_text)
             yield from (f"without {argument} of {_name(node.func)}()" for argument in left_out)
     elif isinstance(node, ast.Attribute):
         yield from (f".{node.attr}", f"{node.attr}()")
