@@ -45,8 +45,8 @@ def largest_dot(word: str, best: str, tied: str, longest: str) -> Question:
             WrongOption(
                 "self_fits_best",
                 f"“{word}”",
-                "That holds for cosines, where all vectors have length 1. The dot product also grows with the length "
-                f"of the other vector. “{word}” gets {dot(word, word)} with itself. Work out the others.",
+                "With cosines it would, because all vectors then have length 1. The dot product also grows with the "
+                f"length of the other vector. “{word}” gets {dot(word, word)} with itself. Work out the others.",
             ),
             WrongOption(
                 "longest_word_wins",

@@ -210,7 +210,7 @@ def _in_nearly_all(draw: Draw) -> tuple[list[str], list[str]]:
 SEARCH = WrittenExercise(
     name="search",
     lesson=LESSON,
-    contract="lists of q questions and k texts, all strings -> cosines (q, k) of counted words, weighted by rarity",
+    contract="lists of q questions and k texts, all strings -> cosines (q, k) of word counts, weighted by rarity",
     parts={"values": 4, "robustness": 2},
     reference=_search,
     cases=(

@@ -194,7 +194,8 @@ def _texts(draw: Draw, *, b: int, n: int, vocabulary: int, window: int, absent: 
 COMPANY = WrittenExercise(
     name="company",
     lesson=LESSON,
-    contract="texts (b, n) of ids, vocabulary, window -> (vocabulary, vocabulary), ln(met / by chance) where positive",
+    contract="texts (b, n) of ids, vocabulary, window -> (vocabulary, vocabulary): ln(count / count by chance), or 0 "
+    "where that's negative",
     parts={"values": 5, "robustness": 1},
     reference=_company,
     excused={

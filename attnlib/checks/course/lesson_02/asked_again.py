@@ -28,8 +28,8 @@ def dot_spread(root: int) -> Question:
             WrongOption(
                 "variance_for_deviation",
                 str(d),
-                f"{d} terms with variance 1 each give a variance of {d}. The standard deviation is its root. For the "
-                f"sum itself to get as large as {d}, nearly all terms would have to agree in sign.",
+                f"{d} terms with variance 1 each give a variance of {d}. The standard deviation is its root. A sum as "
+                f"large as {d} would be {root} standard deviations from the mean.",
             ),
             WrongOption("depends_on_keys", "none you could name: it depends on the number of keys"),
         ),
@@ -60,7 +60,7 @@ def swapped_words(sentence: str, one: str, other: str, third: str) -> Question:
             ),
         ),
         why=f"Each output is made from one query and the same {n} pairs of keys and values. A sum doesn't depend on "
-        "their order, so every word gets what it got before, wherever it stands now.",
+        "their order, so every word gets what it got before, wherever it is now.",
     )
 
 

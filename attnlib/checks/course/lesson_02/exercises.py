@@ -106,7 +106,7 @@ WRITE_MATRICES = WrittenExercise(
     name="write_matrices",
     lesson=LESSON,
     contract="the names of the features -> (2, features, d_k), W_Q and W_K: who attends to whom in “the animal did not "
-    "cross the street …”, as the steps 0, 0.25, 0.45, 0.6 and 0.9 that a weight reaches",
+    "cross the street …”, as the highest of 0, 0.25, 0.45, 0.6 and 0.9 that a weight reaches",
     parts={"pronouns": 2, "other words": 2, "features in any order": 1},
     reference=write_matrices,
     cases=(
@@ -483,8 +483,8 @@ PREDICT_SWAPPED_WORDS = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="Each output is made from one query and the same eleven pairs of keys and values. Their order does "
-    "not enter a sum, so every word gets what it got before, at its new place.",
+    explanation="Each output is made from one query and the same eleven pairs of keys and values. A sum doesn't depend "
+    "on their order, so every word gets what it got before, at its new position.",
 )
 
 

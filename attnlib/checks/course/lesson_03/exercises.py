@@ -114,7 +114,7 @@ def _small_words() -> tuple[Tensor, int]:
 SPLIT_HEADS = WrittenExercise(
     name="split_heads",
     lesson=LESSON,
-    contract="(b, n, h·d) -> (b, h, n, d), ValueError where num_heads does not divide the width",
+    contract="(b, n, h·d) -> (b, h, n, d), ValueError if num_heads doesn't divide the width",
     parts={"values": 2, "error": 1, "gradient": 1, "robustness": 1},
     reference=attnlib.split_heads,
     forbidden=("attnlib.split_heads",),

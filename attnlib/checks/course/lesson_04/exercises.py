@@ -446,7 +446,7 @@ PREDICT_SHUFFLED_MEMORY = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="C",
-    explanation="Each key moves together with its value. So every asker finds the same pairs, gives them the same "
+    explanation="Each key moves together with its value. Every query finds the same pairs, gives them the same "
     "weights, and adds up the same terms. Only the columns of the table are in another order.",
 )
 
@@ -457,8 +457,8 @@ PREDICT_LONGER_SOURCE = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="The ten questions are parameters: they do not depend on the date at all. The digit brings its key "
-    "along when it moves, and the same query fits the same key at the new place.",
+    explanation="The ten questions are parameters, and don't depend on the date at all. The digit brings its key along "
+    "when it moves, and the same query fits the same key at the new position.",
 )
 
 

@@ -26,7 +26,7 @@ def zeroed_future(first: int, own: int, future: int) -> Question:
         ),
         why=f"The weights that are kept are {first}/{total} and {own}/{total}, and {total} contains the {future} of "
         "the word to come. A large future score makes the sum large and the kept weights small. So the size of "
-        "the output gives away something of what is to come.",
+        "the output gives away something about what's to come.",
     )
 
 
@@ -41,26 +41,26 @@ def blocked_row(keys: int, fill: str) -> Question:
             WrongOption(
                 "low_scores_low_weights",
                 f"{n} zeros, because exp({fill}) is zero",
-                f"exp({fill}) is 0 in float32, you're right. But the softmax first subtracts the largest score of the "
-                f"row, which is also {fill}. That leaves a row of zeros, and e⁰ = 1 for all. The weights of "
+                f"You're right that exp({fill}) is 0 in float32. But the softmax first subtracts the largest score of "
+                f"the row, which is also {fill}. That leaves a row of zeros, and e⁰ = 1 for all. The weights of "
                 "a softmax always add up to 1.",
             ),
             WrongOption(
                 "nan_from_finite",
                 "`nan`, as with -inf",
                 f"NaN would come from -inf: -inf minus -inf isn't defined. {fill} minus {fill} is 0. That's why people "
-                "like such numbers, and why the mistake goes unseen.",
+                "like these numbers, and why nobody notices the mistake.",
                 title=f"{fill} is a number",
             ),
             WrongOption(
                 "scores_come_through",
                 "the softmax of the scores as they were before the fill",
-                f"masked_fill puts {fill} *in place of* the score, so nothing of it is left. If you *added* {fill}, "
-                "the fill and the dtype would decide whether the differences survive or are rounded away.",
+                f"masked_fill *replaces* the score with {fill}, so nothing of it is left. If you *added* {fill}, the "
+                "fill and the dtype would decide whether the differences survive or are rounded away.",
             ),
         ),
-        why="Softmax sees only differences. A row of equal numbers has none, whether they are 0 or "
-        f"{fill}: {n} keys, 1/{keys} each. The query attends to everything that it must not see.",
+        why="Softmax sees only differences. A row of equal numbers has none, whether they're 0 or "
+        f"{fill}, so {n} keys get 1/{keys} each. The query attends to everything it must not see.",
     )
 
 

@@ -73,7 +73,7 @@ def _small_scores() -> tuple[Tensor, ...]:
 RENORMALISED_CAUSAL_WEIGHTS = WrittenExercise(
     name="renormalised_causal_weights",
     lesson=LESSON,
-    contract="(…, q, k) -> (…, q, k): softmax, lower triangle, every row divided by what is left of its sum",
+    contract="(…, q, k) -> (…, q, k): softmax, lower triangle, every row divided by what's left of its sum",
     parts={"values": 2, "gradient": 1, "robustness": 1},
     reference=attnlib.renormalised_causal_weights,
     excused={"large scores": "Taken literally it is 0 / 0 where all of the weight is in the future."},
@@ -585,6 +585,7 @@ PACKED_CAUSAL = WrittenExercise(
         Case(name="texts of one token", inputs=partial(_PADDED, b=3, n=7, longest=1), part="padding", hidden=True),
     ),
     example=lambda: _row(4, 4, 7, 4),
+    without=("no_window",),
     pairs=(
         "number_taken_for_text",
         "future_of_the_text_seen",
@@ -603,7 +604,7 @@ PREDICT_ZEROED_FUTURE = WrittenExercise(
     parts={"choice": 1},
     reference="C",
     explanation="Every weight of the softmax is divided by a sum over all keys, future ones included. A large future "
-    "score makes that sum large and the kept weights small. So an output near zero tells what is to come.",
+    "score makes that sum large and the kept weights small. An output near zero hints at what's to come.",
 )
 
 PREDICT_BLOCKED_ROW = WrittenExercise(
@@ -613,8 +614,8 @@ PREDICT_BLOCKED_ROW = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="Softmax sees only differences. A row of equal numbers has none, whether they are 0 or -1e9: four "
-    "keys, 1/4 each. The query attends to everything that it must not see.",
+    explanation="Softmax sees only differences. A row of equal numbers has none, whether they're 0 or -1e9, so four "
+    "keys get 1/4 each. The query attends to everything it must not see.",
 )
 
 EXERCISES = (

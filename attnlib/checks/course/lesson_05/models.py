@@ -63,7 +63,7 @@ def _text(
 REACH = WrittenExercise(
     name="reach",
     lesson=LESSON,
-    contract="model, ids (n,), vocab -> bool (n, n): whether the guess at place i changes if character j is exchanged",
+    contract="model, ids (n,), vocab -> bool (n, n): whether the guess at position i changes if character j does",
     parts={"values": 3, "robustness": 1},
     reference=reach,
     excused={
@@ -215,8 +215,8 @@ def _control_cases(name: str, probe: Any, part: str = "values") -> tuple[Case, C
 INVENT_CONTROL = WrittenExercise(
     name="invent_control",
     lesson=LESSON,
-    contract="vocab, shape (steps, b, n + 1), generator -> int64 texts of this shape, and the floor: the loss below "
-    "which nobody gets who does not look ahead",
+    contract="vocab, shape (steps, b, n + 1), generator -> int64 texts of this shape, and the floor: the lowest loss "
+    "possible without looking ahead",
     parts={"values": 4, "seeds": 1},
     reference=invent_control,
     excused={

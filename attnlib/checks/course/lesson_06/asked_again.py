@@ -19,9 +19,9 @@ def no_residuals(words: int, width: int, layers: int, heads: int) -> Question:
             WrongOption(
                 "random_stays_random",
                 "near 0: random words through random matrices stay random",
-                "Random words are nearly at right angles, and a random matrix alone would leave them so. But attention "
-                f"also averages. Every output is a mix of the same {n} values, and mixes of the same things look "
-                "alike.",
+                "Random words are nearly at right angles, and a random matrix alone would keep them that way. But "
+                f"attention also averages. Every output is a mix of the same {n} values, and mixes of the same things "
+                "look alike.",
             ),
             WrongOption(
                 "heads_specialise",
@@ -29,8 +29,8 @@ def no_residuals(words: int, width: int, layers: int, heads: int) -> Question:
             ),
             WrongOption("numbers_explode", f"nowhere: after {layers} layers the numbers have exploded"),
         ),
-        why=f"Attention averages, and averages of averages of the same {n} words have less and less left to differ in. "
-        f"With nothing to bring back what a word was, all {n} end up as one vector.",
+        why=f"Attention averages, and averages of averages of the same {n} words differ less and less. With nothing to "
+        f"bring back what a word was, all {n} end up as one vector.",
     )
 
 

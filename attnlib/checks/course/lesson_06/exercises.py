@@ -24,8 +24,8 @@ PREDICT_NO_RESIDUALS = WrittenExercise(
     kind="choice",
     parts={"prediction": 1},
     reference="B",
-    explanation="Attention averages, and averages of averages of the same eleven words have less and less left to "
-    "differ in. With nothing to bring back what a word was, all eleven end up as one vector.",
+    explanation="Attention averages, and averages of averages of the same eleven words differ less and less. With "
+    "nothing to bring back what a word was, all eleven end up as one vector.",
 )
 
 

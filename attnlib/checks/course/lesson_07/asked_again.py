@@ -24,9 +24,9 @@ def no_position(place: int, words: int) -> Question:
             WrongOption(
                 "mask_forgotten",
                 "nobody's, because each word takes its output along when it moves",
-                "Without a mask you'd be right, and the outputs would swap along with their words. With it, position "
-                f"{place} sees only one of the two words, and position {place + 1} asks with the other one. So each of "
-                "the two gives something different after the swap.",
+                "Without a mask, the two outputs would swap along with their words. With it, position "
+                f"{place} sees only one of the two words, and position {place + 1} asks with the other one. So neither "
+                "word gets the output it got before.",
             ),
             WrongOption(
                 "last_word_counts",

@@ -25,9 +25,8 @@ PREDICT_NO_POSITION = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="The third word sees the same three words in either order, and every later word sees the same words "
-    "as before, too: a sum has no order. Only at the first two positions does a word see different words, or ask a "
-    "different question.",
+    explanation="The third word and all later ones see the same words as before in another order, and a sum has no "
+    "order. Only at the first two positions does a word see different words, or ask a different question.",
 )
 
 

@@ -67,7 +67,7 @@ def bits(first: Model, second: Model) -> Question:
     """Ask which of two models, with tokens of different lengths, would compress a text better."""
     each = (a_character(first), a_character(second))
     told = ", and ".join(
-        f"{loss} nats for {counted(characters)} character{'s' * (characters > 1)} are {cost:.2f} a character"
+        f"{loss} nats for {counted(characters)} character{'s' * (characters > 1)} come to {cost:.2f} a character"
         for (characters, loss), cost in zip((first, second), each, strict=True)
     )
     smaller, larger = sorted((first, second), key=lambda model: model[1])

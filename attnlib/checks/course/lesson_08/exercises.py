@@ -37,8 +37,9 @@ PREDICT_OVERFITTED = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="C",
-    explanation="All eight begin with the same two characters, and then the first digit of the colour comes. Nobody "
-    "can know which line it is until the lines part. All after that is known by heart, and costs next to nothing.",
+    explanation="All eight begin with the same two characters, and then comes the first digit of the colour. Nobody "
+    "can know which line it is until the lines diverge. Everything after that is known by heart, and costs next to "
+    "nothing.",
 )
 
 
@@ -110,7 +111,7 @@ NEXT_TOKEN_LOSS = WrittenExercise(
 PREDICT_BITS = WrittenExercise(
     name="predict_bits",
     lesson=LESSON,
-    contract="which of two models, with tokens of another length, would compress a text better",
+    contract="which of two models, with tokens of different lengths, would compress a text better",
     kind="choice",
     parts={"choice": 1},
     reference="B",

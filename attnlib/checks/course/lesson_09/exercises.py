@@ -29,8 +29,8 @@ PREDICT_WHAT_TO_KEEP = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="The new token brings one query, which meets all earlier keys and takes home their values. An earlier "
-    "query has already been answered: it would only repeat a computation.",
+    explanation="The new token brings one query, which meets all earlier keys and takes home their values. The earlier "
+    "queries have been answered already. Asking them again would only repeat a computation.",
 )
 
 PREDICT_REACH = WrittenExercise(
@@ -296,7 +296,7 @@ PREDICT_CACHE_SIZE = WrittenExercise(
     parts={"choice": 1},
     reference="C",
     explanation="2 (keys and values) · 32 layers · 32 heads · 128 columns · 2 bytes is half a MiB for each token. "
-    "Times 4096, that's 2 GiB, for every conversation by itself.",
+    "Times 4096, that's 2 GiB, and every conversation needs its own.",
 )
 
 
@@ -501,7 +501,7 @@ ACCEPT = WrittenExercise(
     name="accept",
     lesson=LESSON,
     contract="draft_p (b, n, V), target_p (b, n + 1, V), tokens (b, n) drawn from draft_p -> (b, n + 1): the accepted "
-    "ones, one token more, then -1",
+    "ones, one more token, then -1",
     parts={"values": 2},
     stretch=True,
     reference=accept,

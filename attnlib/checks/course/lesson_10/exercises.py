@@ -235,8 +235,8 @@ def _of_parts(name: str, *, part: str = "values", hidden: bool = False, probe: A
 MERGE = WrittenExercise(
     name="merge",
     lesson=LESSON,
-    contract="two parts o (…, d), m (…), l (…), of other keys for the same queries -> the same three of both together; "
-    "o is not divided by l",
+    contract="two parts o (…, d), m (…), l (…), from different keys for the same queries -> o, m and l of both "
+    "together; o is not divided by l",
     parts={"values": 2, "in any order": 1, "empty parts": 1, "robustness": 1},
     reference=merge,
     excused={"large scores": "The largest scores are inputs, and a case has some of some 100."},
@@ -343,7 +343,7 @@ FLASH_ATTENTION = WrittenExercise(
     name="flash_attention",
     lesson=LESSON,
     contract="q, k (…, n, d), v (…, n, d_v), block_size, is_causal -> output (…, n, d_v) and log-sum-exp (…, n), "
-    "without a tensor of n × n; blocks that causality closes are skipped",
+    "without a tensor of n × n; blocks closed by the causal mask are skipped",
     parts={"values": 4, "no table": 2, "closed blocks are skipped": 1, "robustness": 1},
     reference=flash_attention,
     attends=True,

@@ -33,8 +33,8 @@ def fixed_period(period: int) -> Question:
             ),
         ),
         why=f"With a period of {period}, the next token is always the one {back} places back. Rotary positions can say "
-        f"“{back} places back” in one layer, without comparing any tokens, and such a head is useless as soon as "
-        "the period changes.",
+        f"“{back} places back” in one layer, without comparing any tokens, and that head is useless once the "
+        "period changes.",
     )
 
 

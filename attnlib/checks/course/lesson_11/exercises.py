@@ -25,7 +25,7 @@ PREDICT_FIXED_PERIOD = WrittenExercise(
     parts={"choice": 1},
     reference="B",
     explanation="With a period of 16, the next token is always the one 15 places back. Rotary positions can say “15 "
-    "places back” in one layer, without comparing any tokens, and such a head is lost as soon as the period changes.",
+    "places back” in one layer, without comparing any tokens, and that head is useless once the period changes.",
 )
 
 _SIZES: dict[str, Any] = {"vocab": 11, "d_model": 12, "heads": 3, "depth": 2}
@@ -153,7 +153,7 @@ TRAIN_AND_FILM = WrittenExercise(
     name="train_and_film",
     lesson=LESSON,
     contract="model, batches (steps, b, n), lr, every, make=torch.optim.AdamW -> losses (steps,), one before each "
-    "step, and frames (1 + steps / every, P): all P weights in a row, before the first step and after each `every`",
+    "step, and frames (1 + steps / every, P): all P weights in a row, at the start and after every `every` steps",
     parts={"values": 3, "other optimisers": 1},
     reference=train_and_film,
     outputs=("losses", "frames"),
@@ -365,8 +365,8 @@ _AS_IT_WAS: dict[str, Any] = {"part": "the model as it was", "mutation": True}
 ABLATE_HEAD = WrittenExercise(
     name="ablate_head",
     lesson=LESSON,
-    contract="model, ids (b, n), layer, head, mean=False -> logits (b, n, vocab), with zeros in place of what this "
-    "head hands to w_o, or with its mean over batch and positions; the model is as it was afterwards",
+    contract="model, ids (b, n), layer, head, mean=False -> logits (b, n, vocab), with what this head hands to w_o "
+    "replaced by zeros, or by its mean over batch and positions; the model is left as it was",
     parts={"values": 2, "mean": 1, "the model as it was": 1},
     reference=_ablate_head,
     excused={

@@ -27,7 +27,7 @@ PREDICT_WHAT_IS_NEEDED = WrittenExercise(
     parts={"prediction": 1},
     reference="C",
     explanation="Spelling gets most of them, as the lesson measures. For the rest the model has to see what went in "
-    "and isn't there yet, so it has to find for each atom of the product the one on the left that it was.",
+    "and isn't there yet. For each atom of the product, it has to find out which atom on the left it was.",
 )
 
 
@@ -406,8 +406,8 @@ PREDICT_OTHER_SPELLING = WrittenExercise(
     kind="choice",
     parts={"prediction": 1},
     reference="D",
-    explanation="The model has read decades of patents' reactions, nearly all of them in one canonical spelling. In "
-    "another, no rule of chemistry keeps it from changing its mind, and a row of weights always adds up to 1.",
+    explanation="The model has read decades of reactions from patents, nearly all in one canonical spelling. In "
+    "another spelling, no rule of chemistry keeps it from changing its mind, and a row of weights always adds up to 1.",
 )
 
 EXERCISES = (
