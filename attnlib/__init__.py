@@ -23,7 +23,7 @@ axis ``d``      width of one head                                               
 ==============  ================================================================  ==============
 
 A mask is bool, True = may attend, broadcastable to (..., q, k). A query that may attend to nothing gets zeros, forward
-and gradient, never NaN. ``attnlib.mask_conventions`` converts from and to every other convention.
+and gradient, never NaN. ``attnlib.mask_conventions`` converts from and to the other common conventions.
 
 Pure functions come first; a module only projects and reshapes around them:
 

@@ -68,12 +68,12 @@ class SharedEncoder(nn.Module):
 
 
 class MaskedLanguageModel(nn.Module):
-    """Ids to the logits of each token, which sees all the others: an ALBERT, trained to fill in what is masked.
+    """An ALBERT, for filling in masked tokens: from ids to logits at each position, which sees all the others.
 
     h = encoder(widen(norm(embed(ids) + positions)));  logits = head(last_norm(gelu(narrow(h))))
 
     Shapes: ids (b, n) -> logits (b, n, vocab), and with ``return_weights`` also the weights, (b, depth, h, n, n).
-    ``layers`` holds the one attention, where lesson 11's experiments look for it. Raises ValueError for more than
+    ``layers`` holds the one attention module, for lesson 11's experiments. Raises ValueError for more than
     ``max_len`` tokens.
     Lan et al. 2020, "ALBERT", section 3.1.
     """
@@ -110,11 +110,12 @@ class MaskedLanguageModel(nn.Module):
 def from_albert(state_dict: Mapping[str, Tensor], *, num_heads: int, depth: int) -> MaskedLanguageModel:
     """Build a ``MaskedLanguageModel`` with a copy of an ALBERT's weights, as ``transformers`` names them.
 
-    Most matrices of its block are square, so exchanged or transposed ones raise no error where they are loaded. Every
-    sentence here is of the first of its two kinds, and that kind's vector is added to the table of positions.
+    Most matrices of its block are square, so loading them swapped or transposed raises no error. Every token is given
+    the first of ALBERT's two segment types, whose vector is added to the table of positions.
 
-    What cannot be seen in the weights is given: ``num_heads`` and ``depth``. The activation is the exact GELU.
-    Raises ValueError for names that are missing or that no ALBERT has, and where num_heads does not divide d_model.
+    Pass what the weights do not show: ``num_heads`` and ``depth``. The activation is always the exact GELU, not its
+    approximation by tanh, ``gelu_new``, which is the default of transformers' ALBERT.
+    Raises ValueError for missing or unknown names, and if num_heads does not divide d_model.
     Lan et al. 2020, "ALBERT", section 3.1.
     """
     theirs = {name.removeprefix("albert."): tensor for name, tensor in state_dict.items()}

@@ -43,18 +43,18 @@ def scaled_dot_product_attention(
     heads, where h is a multiple of h_kv; query head i reads key head i // (h / h_kv).
 
     - ``mask``: bool, True = may attend, broadcastable to (..., q, k). A query that may attend to nothing gets zeros.
-      Two axes are always (q, k), also where there are as many sequences as queries: a key mask (b, k) needs the axes
-      between, as in ``key_mask[:, None, None, :]``.
+      A mask with two axes is always (q, k), even when there are as many sequences as queries: a key mask (b, k) needs
+      the axes in between, as in ``key_mask[:, None, None, :]``.
     - ``score_bias``: added to the scaled scores, and broadcastable like the mask (ALiBi, for example).
     - ``is_causal``: query i sees key j only if j <= i + (k - q); together with a mask, both must hold.
     - ``scale``: replaces 1 / sqrt(d_k).
-    - ``dropout``: the probability that a weight is dropped, where ``training`` is true.
+    - ``dropout``: the probability that a weight is dropped, if ``training`` is true.
     - ``backend``: "eager" computes what ``equation`` below does, "fused" calls
-      ``F.scaled_dot_product_attention``, which never holds the weights. The default is fused, unless weights are
-      asked for or torch.func transforms the call.
+      ``F.scaled_dot_product_attention``, whose fused kernels never hold the weights. The default is fused, unless you
+      ask for the weights or torch.func transforms the call.
 
-    Raises ValueError or TypeError, with both numbers, for shapes that do not fit, a mask that is not bool, an unknown
-    backend, and for ``return_weights`` with "fused".
+    Raises ValueError for shapes that do not fit, an unknown backend, and ``return_weights`` with "fused"; TypeError for
+    a mask that is not bool, different dtypes, and anything that is not a tensor.
     Vaswani et al. 2017, section 3.2.1, equation 1. Grouped queries: Ainslie et al. 2023, "GQA", section 2.2.
     """
     check_arguments(q, k, v, mask, score_bias, backend, return_weights)
@@ -91,7 +91,7 @@ def equation(
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Use float32 for half precision, whose range and digits are too few for scores; the fused kernels do the same."""
+    """Use float32 for half precision, which has too few digits for scores; the fused kernels do the same."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

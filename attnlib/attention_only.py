@@ -8,7 +8,7 @@ from .positions import Rotary
 
 
 class AttentionOnly(nn.Module):
-    """A causal transformer without MLPs, norms and biases: every layer adds what its heads write, and nothing else.
+    """A causal transformer without MLPs, norms or biases: every layer adds what its heads write, and nothing else.
 
     x = embed[ids];  x = x + layer(x) for each layer;  logits = x W_U^T
 
@@ -19,8 +19,8 @@ class AttentionOnly(nn.Module):
     (torch.Size([1, 5, 11]), [torch.Size([1, 3, 5, 5]), torch.Size([1, 3, 5, 5])])
 
     Layers: ``embed``, ``layers`` (each a ``MultiHeadAttention``: ``w_q w_k w_v w_o``), ``unembed``. Queries and keys
-    are turned by their positions (``Rotary``); the residual stream itself knows nothing of positions.
-    Raises ValueError for sizes that do not divide.
+    are turned by their positions (``Rotary``); no position vector is added to the residual stream.
+    Raises ValueError unless d_model is divisible by 2 * num_heads.
     Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"; rotary positions: Su et al. 2021.
     """
 

@@ -1,9 +1,9 @@
 """Weights copied from and to PyTorch's own modules.
 
 ``from_torch`` and ``to_torch`` build the module on the other side, give it a copy of the weights, and keep dtype,
-device and train or eval mode. Where the other side cannot compute the same, a ValueError names the reason. PyTorch's
-``batch_first`` is how a module is called, not what it computes: attnlib always takes (b, n, d_model), and so does what
-``to_torch`` returns.
+device and train or eval mode. If the other side cannot compute the same thing, a ValueError says why; dropout that
+attnlib does not have is left out with a warning. PyTorch's ``batch_first`` changes how a module is called, not what it
+computes: attnlib always takes (b, n, d_model), and so does what ``to_torch`` returns.
 """
 
 import copy
@@ -33,8 +33,8 @@ def from_torch(module: nn.Module) -> nn.Module:
 
     ``nn.MultiheadAttention`` -> ``MultiHeadAttention``, ``nn.TransformerEncoderLayer`` -> ``EncoderBlock``,
     ``nn.TransformerDecoderLayer`` -> ``DecoderBlock``, ``nn.TransformerEncoder`` -> ``Encoder``,
-    ``nn.TransformerDecoder`` -> ``Decoder``. Attnlib has dropout on the weights of attention and in the MLP; a layer in
-    training mode that has some behind attention, too, is copied without it, with a warning.
+    ``nn.TransformerDecoder`` -> ``Decoder``. The copy has dropout only on the attention weights and in the MLP, at a
+    single rate there; a layer in training mode that has more than that is copied with a warning.
     Raises TypeError for any other module, ValueError for a configuration that attnlib does not have.
     """
     if isinstance(module, nn.MultiheadAttention):

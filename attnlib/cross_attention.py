@@ -18,7 +18,7 @@ def cross_attention(
 ) -> tuple[Float[Tensor, "*batch q d_v"], Float[Tensor, "*batch q k"]]:
     """Queries from ``x``, keys and values from ``memory``: softmax(X W^Q (M W^K)^T / sqrt(d_k)) M W^V.
 
-    The output has a row for each position of x; the memory's length appears in the weights alone.
+    The output has a row for each position of x; the memory's length appears only in the weights.
 
     Shapes: x (..., q, d_model), memory (..., k, d_memory), w_q (d_model, d_k), w_k (d_memory, d_k),
     w_v (d_memory, d_v), mask broadcastable to (..., q, k), bool, True = may attend -> output (..., q, d_v) and
@@ -40,7 +40,7 @@ class CrossAttention(nn.Module):
 
     Shapes: x (b, q, d_model), memory (b, k, d_memory), mask broadcastable to (b, q, k), bool, True = may attend
     -> output (b, q, d_v), and with ``return_weights`` also the weights (b, q, k). Layers: ``w_q``, ``w_k``, ``w_v``.
-    Raises ValueError when x or memory has another width than the layers.
+    Raises ValueError if x or memory is not as wide as the layers expect.
     Vaswani et al. 2017, section 3.2.3.
     """
 

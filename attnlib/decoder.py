@@ -89,7 +89,7 @@ class DecoderBlock(nn.Module):
     ) -> Float[Tensor, "b q d_model"]:
         """Shapes: x (b, q, d_model), memory (b, k, d_memory) -> (b, q, d_model).
 
-        ``memory_key_mask`` and ``memory_mask`` are the cross-attention's, all else the self-attention's, each as for
+        ``memory_key_mask`` and ``memory_mask`` are for the cross-attention, the rest for the self-attention, all as for
         ``MultiHeadAttention``: masks are bool, True = may attend.
         """
         attend = partial(

@@ -109,7 +109,7 @@ def last_norm(
     bias: bool = True,
     **_others: Any,
 ) -> nn.LayerNorm | nn.RMSNorm | nn.Identity:
-    """The norm behind a stack of pre-LN blocks; post-LN blocks end with one of their own."""
+    """The norm after a stack of pre-LN blocks; post-LN blocks end with one of their own."""
     return norm_layer(norm, d_model, eps=eps, bias=bias) if norm_first else nn.Identity()
 
 

@@ -21,14 +21,14 @@ class FeedForward(nn.Module):
 
     The GELU is the exact one, x * Phi(x) with the normal distribution's Phi; "gelu_tanh" is its approximation by tanh,
     with which GPT-2 was trained, and "silu" is x * sigmoid(x). With ``gated``, a second projection goes through the
-    nonlinearity and gates the first, as in LLaMA's SwiGLU: dropout(silu(x W_gate) * (x W_up)) W_down.
+    nonlinearity and gates the first; with "silu" that is LLaMA's SwiGLU: dropout(silu(x W_gate) * (x W_up)) W_down.
 
     >>> import torch
     >>> FeedForward(7, 29)(torch.randn(2, 11, 7)).shape
     torch.Size([2, 11, 7])
 
-    Shapes: x (..., d_model) -> (..., d_model). Layers: ``up``, ``down``, and ``gate`` where it is gated. Dropout acts
-    in training only. Raises ValueError for an activation that is not in ``ACTIVATIONS``, and for another width of x.
+    Shapes: x (..., d_model) -> (..., d_model). Layers: ``up``, ``down``, and ``gate`` if it is gated. Dropout acts
+    only in training. Raises ValueError for an activation that is not in ``ACTIVATIONS``, and for x of another width.
     Vaswani et al. 2017, section 3.3, equation 2 (with ReLU); Hendrycks and Gimpel 2016 (GELU); Shazeer 2020, "GLU
     Variants Improve Transformer", equation 6 (gated).
     """

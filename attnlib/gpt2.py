@@ -16,15 +16,16 @@ NOT_WEIGHTS = (".attn.bias", ".attn.masked_bias")  # the causal mask, saved as b
 def from_gpt2(state_dict: Mapping[str, Tensor], *, num_heads: int | None = None) -> LanguageModel:
     """Build a ``LanguageModel`` with a copy of the weights of a GPT-2, of any size, as ``transformers`` names them.
 
-    Four things differ from what one expects, and not all of them raise an error where they are overlooked:
+    Four things are not what you would expect, and not all of them raise an error if you overlook them:
 
-    - its ``Conv1D`` layers are (in, out), the transpose of ``nn.Linear``'s weight: an error, but for the square one;
+    - its ``Conv1D`` layers are (in, out), the transpose of ``nn.Linear``'s weight: only the square one loads silently;
     - ``c_attn`` is one layer for queries, keys and values, (d_model, 3 * d_model), packed as (3 h d);
-    - the GELU is the approximation by tanh: the exact one is off in the fourth digit;
-    - the head is the embedding itself: there is no ``lm_head`` in the file, or a copy. An untied head is missing.
+    - the GELU is the approximation by tanh: the exact one differs from it in the fourth decimal place;
+    - the head is the embedding itself: the file has no ``lm_head``, or a copy of the embedding.
 
-    ``num_heads`` cannot be seen in the weights. It is d_model / 64 unless it is given, as in all published sizes.
-    Raises ValueError for names that are missing or that no GPT-2 has, and where 64 does not divide d_model.
+    The weights do not show ``num_heads``. It is d_model / 64 unless you pass it, as in all published sizes.
+    Raises ValueError for names that are missing or that no GPT-2 has, for an untied ``lm_head``, and, without
+    ``num_heads``, if 64 does not divide d_model.
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
     """
     theirs = {name.removeprefix("transformer."): tensor for name, tensor in state_dict.items()}

@@ -23,7 +23,7 @@ def in_place_attention(
 ) -> tuple[Tensor, Tensor]:
     """``equation``, with one matrix (q, k) for each head that is first the scores, then the weights.
 
-    Allocating a matrix of that size costs more than computing it: ``python -m benchmarks.weights`` measures both forms.
+    Allocating more matrices of that size takes time: ``python -m benchmarks.weights`` compares the two forms.
     Arguments as for ``scaled_dot_product_attention``, already checked.
     """
     shape, dtype, heads = (*q.shape[:-1], k.shape[-2]), q.dtype, k.shape[:-2].numel()

@@ -16,10 +16,11 @@ class KVCache:
     >>> cache.length, k.shape
     (5, torch.Size([2, 3, 5, 5]))
 
-    A cache is for inference: what it keeps carries no gradient. A later ``append`` writes beside what an earlier one
-    returned, never over it. ``num_kv_heads`` is the number of key heads, so grouped queries make it smaller.
-    Under autocast it keeps its own dtype, and gives back copies in the dtype of what was appended.
-    Raises ValueError when it is full, or for keys of another shape; TypeError for another dtype outside of autocast.
+    A cache is for inference: what it keeps carries no gradient. A later ``append`` writes after what an earlier one
+    returned, not over it, except after ``truncate`` or ``reset``. ``num_kv_heads`` is the number of key heads, so
+    grouped queries make it smaller. Under autocast it keeps its own dtype, and returns copies in the dtype of what was
+    appended. Raises ValueError if the new positions do not fit, or for keys of the wrong shape; TypeError for a
+    different dtype outside autocast.
     Shazeer 2019, "Fast Transformer Decoding", section 2.4.
     """
 
@@ -77,8 +78,8 @@ class RollingKVCache:
     >>> cache.length, k.shape, cache.k.shape
     (9, torch.Size([2, 3, 4, 5]), torch.Size([2, 3, 4, 5]))
 
-    The keys of position p are in row p % window. It is exact for attention with such a ``window``, whose newest query
-    sees itself and the window - 1 keys before it. Errors as for ``KVCache``, but that it is never full.
+    The key of position p is in row p % window. It is exact for attention with the same ``window``, whose newest query
+    sees itself and the window - 1 keys before it. Errors are as for ``KVCache``, except that it is never full.
     Jiang et al. 2023, "Mistral 7B", section 2, figure 2.
     """
 
@@ -107,7 +108,7 @@ class RollingKVCache:
     def append(
         self, k: Float[Tensor, "b h n d"], v: Float[Tensor, "b h n d"]
     ) -> tuple[Float[Tensor, "b h k d"], Float[Tensor, "b h k d"]]:
-        """Append n positions, and return them behind the window - 1 before them, in the order of the text."""
+        """Append n positions, and return them after the window - 1 before them, in text order."""
         _check(self.k, k, v)
         start, stop = self.length, self.length + k.shape[-2]
         seen = torch.arange(max(0, start - self.window + 1), start, device=k.device) % self.window

@@ -27,7 +27,7 @@ class LanguageModel(nn.Module):
     Layers: ``embed``, ``positions`` (``table``, learned; none without ``learned_positions``, as for a ``rotary`` or
     ``alibi`` model), ``blocks`` (an ``Encoder``: ``layers``, and ``norm`` at the end), ``head`` without bias. The other
     arguments are ``EncoderBlock``'s. ``max_len`` is kept, for ``generate`` and for ``caches``.
-    Raises ValueError for ids outside of the vocabulary (on a GPU, CUDA's own error), and when the sequence ends beyond
+    Raises ValueError for ids outside the vocabulary (on a GPU, CUDA's own error), and if the sequence ends beyond
     the table of positions.
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; tied embeddings: Press and Wolf 2017.
     """
@@ -66,8 +66,8 @@ class LanguageModel(nn.Module):
     ) -> Float[Tensor, "b n vocab"]:
         """Shapes: ids (b, n) -> (b, n, vocab). With ``caches``, one for each block, the ids continue what they hold.
 
-        Texts that are padded on the left need ``key_mask`` (b, k), True = a real token, of all tokens so far, and
-        ``positions`` (b, n) of these ids.
+        Texts padded on the left need ``key_mask`` (b, k), True = a real token, for all tokens so far, and
+        ``positions`` (b, n) for these ids.
         """
         try:
             x = self.embed(ids)

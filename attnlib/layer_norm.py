@@ -21,8 +21,8 @@ def layer_norm(
             [-1.0000,  1.0000]])
 
     Shapes: x (..., d_model), gain and bias (d_model) -> (..., d_model).
-    Raises ValueError when gain or bias has another width than x.
-    Ba et al. 2016, "Layer Normalization", section 3.1; Vaswani et al. 2017, section 3.1.
+    Raises ValueError if gain or bias is not as wide as x.
+    Ba et al. 2016, "Layer Normalization", equations 3 and 4; Vaswani et al. 2017, section 3.1.
     """
     width, shapes = x.shape[-1], (tuple(gain.shape), tuple(bias.shape))
     if shapes != ((width,), (width,)):
@@ -38,13 +38,13 @@ def rms_norm(
 ) -> Float[Tensor, "... d_model"]:
     """Divide the last axis by its root mean square, then scale: x / sqrt(mean(x^2) + eps) * gain.
 
-    Nothing is subtracted: a vector keeps its direction, and a mean that all features share stays.
+    No mean is subtracted, so before the gain a vector keeps its direction.
 
     >>> rms_norm(torch.tensor([[3.0, 4.0], [30.0, 40.0]]), torch.ones(2))
     tensor([[0.8485, 1.1314],
             [0.8485, 1.1314]])
 
-    Shapes: x (..., d_model), gain (d_model) -> (..., d_model). Raises ValueError when gain has another width than x.
+    Shapes: x (..., d_model), gain (d_model) -> (..., d_model). Raises ValueError if gain is not as wide as x.
     Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", equation 4.
     """
     if tuple(gain.shape) != (x.shape[-1],):
@@ -54,7 +54,7 @@ def rms_norm(
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Squares need more range than half precision has."""
+    """Squares need more range, and their sums more digits, than half precision has."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

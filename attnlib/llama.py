@@ -34,17 +34,17 @@ def from_llama(
 ) -> LanguageModel:
     """Build a ``LanguageModel`` with a copy of the weights of a LLaMA, as ``transformers`` names them.
 
-    It is GPT-2 with four parts exchanged, each an option of ours:
+    It is GPT-2 with four parts replaced, each by an option of attnlib's:
 
     - ``norm="rms"`` and no biases anywhere;
     - ``gated=True, activation="silu"``: the MLP has three matrices;
-    - ``rotary`` in place of a table of positions. transformers turns the columns (0, d/2), (1, d/2 + 1) ..., we turn
-      neighbours, so the columns of queries and keys are put into our order: nothing would raise if they were not;
-    - ``num_kv_heads``: from LLaMA 2 70B on, several query heads share a key head.
+    - ``rotary`` instead of a table of positions. transformers turns the columns (0, d/2), (1, d/2 + 1) ..., we turn
+      neighbours, so the columns of queries and keys are put into our order: no error would show it if they were not;
+    - ``num_kv_heads``: in LLaMA 2 70B and in LLaMA 3, several query heads share a key head.
 
-    What cannot be seen in the weights is given: ``num_heads``; ``base``, which transformers calls rope_theta; ``eps``
-    of the norms; a sliding ``window``, as in Mistral. A rotation that is scaled, as in LLaMA 3.1, is not known here.
-    Raises ValueError for names that are missing or that no LLaMA has, and where num_heads does not divide the queries.
+    Pass what the weights do not show: ``num_heads``; ``base``, which transformers calls rope_theta; ``eps`` of the
+    norms; a sliding ``window``, as in Mistral. Scaled rotary frequencies, as in LLaMA 3.1, are not supported.
+    Raises ValueError for names that are missing or that no LLaMA has, and if num_heads does not divide the queries.
     Touvron et al. 2023, "LLaMA", section 2.2; "Llama 2", section 2.2 (grouped queries).
     """
     theirs = {name.removeprefix("model."): x for name, x in state_dict.items() if not name.endswith(NOT_WEIGHTS)}

@@ -1,7 +1,8 @@
 """Conversions from and to the mask conventions of other libraries.
 
 Here a mask is bool, True = may attend. Elsewhere True may mean the opposite, 1 and 0 may stand for True and False, or a
-mask may be added to the scores. All of them are tensors of the right shape, and exchanging two of them raises no error.
+mask may be added to the scores. All of them are tensors of the right shape, and mistaking one for another often raises
+no error.
 """
 
 import torch
@@ -40,8 +41,9 @@ def from_additive(additive: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
     tensor([[ True, False],
             [ True,  True]])
 
-    Any shape. Raises ValueError for any other number: that is a bias, which no bool can hold (see ``score_bias`` in
-    ``scaled_dot_product_attention``); TypeError for a mask that is not floating point.
+    Any shape. Raises ValueError for any other number, even a very negative one such as ``torch.finfo(dtype).min``: it
+    is a bias, which no bool can hold (see ``score_bias`` in ``scaled_dot_product_attention``). Raises TypeError for a
+    mask that is not floating point.
     """
     if not additive.is_floating_point():
         raise TypeError(f"an additive mask must be floating point, 0 or -inf, got {additive.dtype}")
@@ -57,9 +59,9 @@ def to_additive(mask: Bool[Tensor, "*shape"], *, dtype: torch.dtype = torch.floa
     tensor([[0., -inf],
             [0., 0.]])
 
-    A row without a True is all -inf, and its softmax is NaN: where that may happen, stay with bool.
+    A row without a True is all -inf, and its softmax is NaN: if that can happen, keep the bool mask.
 
-    Any shape; raises TypeError for a mask that is not bool, and for a dtype that has no -inf.
+    Any shape; raises TypeError for a mask that is not bool, and for a dtype that is not floating point.
     """
     if not dtype.is_floating_point:
         raise TypeError(f"an additive mask must be floating point, got dtype = {dtype}")

@@ -1,8 +1,8 @@
 """Who may look at whom: bool, True = may attend.
 
-What must hold together is combined by ``&``: ``causal_mask(n, n) & padding_mask(lengths, n)[:, None, :]``. Every mask
-that knows of an order is aligned bottom-right: the last query stands at the last key, as when a cache already holds the
-first k - q keys. So query i stands at position i + (k - q).
+Combine masks that must all hold with ``&``: ``causal_mask(n, n) & padding_mask(lengths, n)[:, None, :]``. Every mask
+that depends on order is aligned bottom-right: the last query is at the last key's position, as when a cache already
+holds the first k - q keys. Query i is therefore at position i + (k - q).
 """
 
 import torch
@@ -38,7 +38,7 @@ def causal_mask(q_len: int, k_len: int, *, device: torch.device | str | None = N
 
 
 def padding_mask(lengths: Int[Tensor, " b"], max_len: int) -> Bool[Tensor, "b k"]:
-    """The first ``lengths[b]`` keys of each sequence are real, the rest is padding that no query sees.
+    """The first ``lengths[b]`` keys of each sequence are real; the rest are padding, which no query sees.
 
     >>> padding_mask(torch.tensor([3, 1, 4]), 4).int()
     tensor([[1, 1, 1, 0],
@@ -96,7 +96,7 @@ def attention_sink_mask(
 
     Sinks and window are two ways to be seen, so they are joined by "or": the mask above is
     ``attention_sink_mask(6, 6, 1) | sliding_window_mask(6, 6, 2)``.
-    Raises ValueError for a negative number of sinks.
+    Raises ValueError for a negative number of sinks, and for a window below 1.
     Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks", section 3.2.
     """
     if sinks < 0:

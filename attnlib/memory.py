@@ -1,4 +1,4 @@
-"""The memory a call takes: two numbers that are exact, and the same on every machine."""
+"""The memory a call takes, as two sizes that are counted, not measured, so they do not vary from run to run."""
 
 from collections.abc import Callable
 from typing import Any

@@ -23,7 +23,7 @@ class MultiHeadAttention(nn.Module):
     >>> attention(x, memory, return_weights=True)[1].shape
     torch.Size([2, 3, 5, 7])
 
-    - ``d_head``: the width of a head, d_model / num_heads unless it is given; num_heads * d_head need not be d_model.
+    - ``d_head``: the width of a head, d_model / num_heads unless given; num_heads * d_head can differ from d_model.
     - ``num_kv_heads``: fewer heads of keys and values, each shared by a group of query heads.
     - ``d_memory``: the memory's width, d_model unless it is given.
     - ``bias``, ``out_bias``: of ``w_q``, ``w_k``, ``w_v``, and of ``w_o`` (as ``bias`` unless it is given).
@@ -31,10 +31,11 @@ class MultiHeadAttention(nn.Module):
     - ``rotary``: a ``Rotary``, which turns queries and keys by their positions (self-attention only).
     - ``alibi``: a bias on the scores that penalises distant keys, ``alibi_bias``.
     - ``window``: each query sees itself and the window - 1 keys before it, ``sliding_window_mask``.
-    - ``is_causal``: what ``forward`` does unless it is told otherwise.
+    - ``is_causal``: the default for ``forward``.
     - ``backend``: as for ``scaled_dot_product_attention``.
 
-    Layers: ``w_q``, ``w_k``, ``w_v``, ``w_o``. Raises ValueError for sizes that do not divide.
+    Layers: ``w_q``, ``w_k``, ``w_v``, ``w_o``. Raises ValueError for sizes that do not divide each other, for x
+    or memory of another width, for ``memory`` with a cache or ``rotary``, and for ``positions`` without ``rotary``.
     Vaswani et al. 2017, section 3.2.2. Multi-query: Shazeer 2019; grouped queries: Ainslie et al. 2023, section 2.2.
     """
 
@@ -105,7 +106,7 @@ class MultiHeadAttention(nn.Module):
         the weights (b, h, q, k). Masks are bool, True = may attend: ``mask`` broadcastable to (b, h, q, k), and
         ``key_mask`` (b, k) with True = a real key. A key is seen where all of them and ``is_causal`` allow it.
         ``score_bias`` is added to the scaled scores. With a ``cache``, x continues what the cache holds, and its own
-        keys and values are appended. ``positions`` (b, n), of x alone, are for ``rotary``, where each row has its own.
+        keys and values are appended. ``positions`` (b, n), of x alone, are for ``rotary``, if each row has its own.
         """
         check_width("x", x, "d_model", self.w_q.in_features)
         source = x if memory is None else memory

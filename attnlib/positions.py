@@ -1,4 +1,4 @@
-"""Positions: without them, attention cannot tell where in the sequence a vector is."""
+"""Positions: without them or a causal mask, attention cannot tell where in the sequence a vector is."""
 
 import math
 
@@ -69,8 +69,8 @@ class LearnedPositions(nn.Module):
     >>> LearnedPositions(11, 7)(torch.zeros(2, 5, 7)).shape
     torch.Size([2, 5, 7])
 
-    Shapes: x (b, n, d_model) -> (b, n, d_model). Parameter: ``table`` (max_len, d_model). ``positions`` (b, n), where
-    they are given, stand in for offset, offset + 1 ...
+    Shapes: x (b, n, d_model) -> (b, n, d_model). Parameter: ``table`` (max_len, d_model). ``positions`` (b, n), if
+    given, replace offset, offset + 1 ...
     Raises ValueError when the sequence ends beyond max_len.
     Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1; Vaswani et al. 2017, table 3 (E).
     """
@@ -139,8 +139,8 @@ def rotate(
     tensor([[0.5403, 0.8415, 0.9999, 0.0100]])
 
     ``positions`` are any numbers, of shape (n,) or broadcastable to (..., n): after a cache, left-padded, or scaled to
-    fit more text into the trained length (Chen et al. 2023, "Extending Context Window ..."). Angles are float64.
-    Shapes: x (..., n, d) -> (..., n, d). Raises ValueError for an odd d.
+    fit more text into the trained length (Chen et al. 2023, "Extending Context Window ..."). Angles are computed in
+    float64. Shapes: x (..., n, d) -> (..., n, d). Raises ValueError for an odd d, and for positions that do not fit x.
     Su et al. 2021, "RoFormer", section 3.2.2, equations 14 to 16.
     """
     d = x.shape[-1]
@@ -156,7 +156,7 @@ def to_half_pairs(w: Float[Tensor, "... out"], num_heads: int, *, back: bool = F
     """Reorder a projection's columns from neighbour pairs to half pairs, head by head; ``back`` undoes it.
 
     RoFormer and GPT-J rotate the columns (0, 1), (2, 3) ... of a head, GPT-NeoX and LLaMA in transformers (0, d/2),
-    (1, d/2 + 1) ... With ``w_q`` and ``w_k`` reordered alike, both give the same scores.
+    (1, d/2 + 1) ... With ``w_q`` and ``w_k`` reordered the same way, both give the same scores.
 
     >>> to_half_pairs(torch.arange(12.0), 2)
     tensor([ 0.,  2.,  4.,  1.,  3.,  5.,  6.,  8., 10.,  7.,  9., 11.])
@@ -173,7 +173,7 @@ def to_half_pairs(w: Float[Tensor, "... out"], num_heads: int, *, back: bool = F
 
 
 class Rotary(nn.Module):
-    """Turn queries and keys by their positions, so that their product depends on the distance alone.
+    """Turn queries and keys by their positions, so that their product depends only on the distance.
 
     <R_m q, R_n k> = <q, R_(n - m) k>,  where pair i is turned by position * base^(-2i / d)
 
@@ -185,7 +185,7 @@ class Rotary(nn.Module):
     True
 
     Shapes: x (..., n, d_head) -> (..., n, d_head); the first vector is at position ``offset``, unless ``positions`` say
-    where each is, (n,) or broadcastable to (..., n), as for sentences that are padded on the left. Has no parameters.
+    where each is, (n,) or broadcastable to (..., n), as for sentences padded on the left. It has no parameters.
     Raises ValueError for an odd d_head.
     Su et al. 2021, "RoFormer", section 3.2.2, equations 14 to 16.
     """

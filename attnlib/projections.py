@@ -8,7 +8,7 @@ from .required import check_width
 
 
 def embed(token_ids: Int[Tensor, "..."], table: Float[Tensor, "vocabulary d_model"]) -> Float[Tensor, "... d_model"]:
-    """Look each token's vector up in a table: row ``token_ids[b, n]`` of the table.
+    """Look up each token's vector in a table: row ``token_ids[b, n]`` of the table.
 
     >>> import torch
     >>> table = torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
@@ -17,8 +17,8 @@ def embed(token_ids: Int[Tensor, "..."], table: Float[Tensor, "vocabulary d_mode
              [1., 2.]]])
 
     Shapes: (b, n), (vocabulary, d_model) -> (b, n, d_model).
-    Raises IndexError for an id outside the vocabulary, negative ones included.
-    Vaswani et al. 2017, section 3.4.
+    Raises IndexError for an id outside the vocabulary, negative ones included (on a GPU, CUDA's own error).
+    Vaswani et al. 2017, section 3.4, which also multiplies the vectors by sqrt(d_model).
     """
     return F.embedding(token_ids, table)
 
@@ -50,7 +50,7 @@ def project_qkv_fused(
     (tensor([[1.]]), tensor([[2.]]), tensor([[ 3., 14.]]))
 
     Shapes: x (b, n, d_model), w_qkv (d_model, 2 d_k + d_v) -> q, k (b, n, d_k), v (b, n, d_v).
-    Raises ValueError when w_qkv has another number of columns.
+    Raises ValueError if w_qkv has any other number of columns.
     Vaswani et al. 2017, section 3.2.2.
     """
     if w_qkv.shape[-1] != 2 * d_k + d_v:
@@ -68,7 +68,7 @@ class QKVProjection(nn.Module):
     (torch.Size([2, 11, 3]), torch.Size([2, 11, 3]), torch.Size([2, 11, 5]))
 
     Shapes: x (b, n, d_model) -> q, k (b, n, d_k), v (b, n, d_v).
-    Raises ValueError when x has another width than d_model.
+    Raises ValueError if the width of x is not d_model.
     Vaswani et al. 2017, section 3.2.2.
     """
 

@@ -1,4 +1,4 @@
-"""Chemical reactions as text, a published model that reads them, and reactions of which the truth is known.
+"""Chemical reactions as text, a published model that reads them, and reactions whose atom mapping is known.
 
 The model is RXNMapper's: Schwaller et al. 2021, "Extraction of organic chemistry grammar from unsupervised learning of
 chemical reactions", Science Advances 7, eabe4166. Its weights come with the package ``rxnmapper`` (MIT licence).
@@ -36,7 +36,7 @@ class Reaction:
     kind: str
     text: str
     origins: tuple[tuple[int, ...], ...]
-    """For each atom of the product, the right atoms on the left."""
+    """For each atom of the product, its correct origin on the left, or several that are equivalent."""
     points: tuple[tuple[float, float], ...] = ()
     """The coordinates to draw each atom at, those on the left first; for some reactions only."""
     bonds: tuple[tuple[int, int, int], ...] = ()
@@ -71,7 +71,7 @@ def tokens(text: str) -> list[str]:
     >>> tokens("CBr.[NH4+]>>CN")
     ['[CLS]', 'C', 'Br', '.', '[NH4+]', '>>', 'C', 'N', '[SEP]']
 
-    Raises ValueError if there are characters that are no part of a reaction.
+    Raises ValueError for characters that cannot be part of a reaction.
     """
     found = TOKEN.findall(text)
     if "".join(found) != text:
@@ -81,7 +81,7 @@ def tokens(text: str) -> list[str]:
 
 
 def element(token: str) -> str:
-    """The element of a token that is an atom, and nothing for any other token.
+    """The element of a token that is an atom, or "" for any other token.
 
     >>> [element(token) for token in ("c", "Br", "[NH4+]", "[C@@H]", "(", ">>", "[CLS]")]
     ['C', 'Br', 'N', 'C', '', '', '']
@@ -96,7 +96,7 @@ def element(token: str) -> str:
 
 
 def atoms(text: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Where the atoms are among a reaction's tokens: those before the arrow, and those after it.
+    """The indices of the atoms among a reaction's tokens: those before the arrow, and those after it.
 
     >>> atoms(tokens("CO.C>>CC"))
     ([1, 2, 4], [6, 7])

@@ -21,8 +21,9 @@ def renormalised_causal_weights(scores: Float[Tensor, "... q k"]) -> Float[Tenso
             [0.5000, 0.5000, 0.0000],
             [0.3333, 0.3333, 0.3333]])
 
-    Taken literally, a row whose future scores are much larger becomes 0 / 0. Here the division happens in
-    logarithms (the softmax of log p is p over its sum), which is right for any finite scores.
+    Computed literally, a row whose future scores are much larger becomes 0 / 0. Here the division happens in
+    logarithms (the softmax of log p is p over its sum), which never divides by zero; the rounding error grows with the
+    distance to the future scores.
 
     Shapes: (..., q, k) -> (..., q, k), aligned bottom-right as ``causal_mask``.
     """

@@ -18,14 +18,15 @@ def sample_next(
 ) -> Int[Tensor, " b"]:
     """Draw one token per row: logits / temperature, then the best ``top_k``, then softmax, then the nucleus ``top_p``.
 
-    The nucleus is the smallest set of the likeliest tokens whose probabilities, after ``top_k``, add up to ``top_p``.
+    The nucleus is the smallest set of the likeliest tokens whose probabilities, after ``top_k``, add up to at least
+    ``top_p``.
 
     >>> sample_next(torch.tensor([[0.0, 2.0, 1.0]]), temperature=0)
     tensor([1])
 
-    Temperature 0 takes the largest logit, the first of several. ``top_k`` keeps whatever ties with the last one that
-    it keeps, and everything if it is larger than the vocabulary.
-    Raises ValueError for a negative temperature, ``top_k`` below 1, ``top_p`` outside of (0, 1], and NaN in the logits.
+    Temperature 0 takes the largest logit, or the first of several. ``top_k`` also keeps tokens that tie with the last
+    one kept, and keeps all of them if it is larger than the vocabulary.
+    Raises ValueError for a negative temperature, ``top_k`` below 1, ``top_p`` outside (0, 1], and NaN in the logits.
     Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration"; top-k: Fan et al. 2018.
     """
     if temperature < 0:
@@ -60,15 +61,15 @@ def generate(
     stop_id: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Int[Tensor, "b more"]:
-    """The ids and up to ``num_tokens`` more, each drawn by ``sample_next`` from what the model says of the text so far.
+    """The ids and up to ``num_tokens`` more, each drawn by ``sample_next`` from the model's logits for the text so far.
 
     >>> from attnlib import LanguageModel
     >>> generate(LanguageModel(11, 12, 3, depth=1, max_len=4), torch.tensor([[1, 2, 3]]), 5).shape
     torch.Size([1, 8])
 
-    The model, (b, n) -> (b, n, vocab), is asked in evaluation mode, about the last ``model.max_len`` tokens, and is put
-    back into the mode that it was in. A row that has written ``stop_id`` is filled with it; once all rows have, the
-    text ends. A cache (``LanguageModel.caches``) would give the same tokens for less work.
+    The model, (b, n) -> (b, n, vocab), is called in evaluation mode on the last ``model.max_len`` tokens, and is put
+    back into the mode it was in. A row that has drawn ``stop_id`` is filled with it; once all rows have, generation
+    stops. Up to ``max_len`` tokens, a cache (``LanguageModel.caches``) would give the same ones with less work.
     """
     was_training, max_len = model.training, cast(int, model.max_len)
     ask = cast(Callable[[Tensor], Tensor], model.eval())

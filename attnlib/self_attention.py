@@ -15,11 +15,11 @@ class SelfAttention(nn.Module):
     >>> attention(torch.randn(2, 11, 7)).shape
     torch.Size([2, 11, 5])
 
-    Permuting the positions permutes the output and changes nothing else: without positions, attention sees a set.
+    Without a mask, permuting the positions permutes the output and changes nothing else: attention sees a set.
 
     Shapes: x (b, n, d_model), mask broadcastable to (b, n, n), bool, True = may attend -> output (b, n, d_v), and with
     ``return_weights`` also the weights (b, n, n). Layers: ``w_q``, ``w_k``, ``w_v``.
-    Raises ValueError when x has another width than d_model.
+    Raises ValueError if the width of x is not d_model.
     Vaswani et al. 2017, sections 3.2.1 and 3.2.3.
     """
 

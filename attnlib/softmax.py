@@ -1,4 +1,4 @@
-"""From scores to weights that are positive and sum to 1."""
+"""From scores to weights that are never negative and sum to 1."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -18,7 +18,7 @@ def softmax(scores: Float[Tensor, "... k"]) -> Float[Tensor, "... k"]:
     Shapes: (..., k) -> (..., k).
     Vaswani et al. 2017, section 3.2.1, equation 1.
     """
-    # the result does not depend on what is subtracted, so no gradient need flow through it
+    # the result does not depend on what is subtracted, so no gradient has to flow through it
     exponentials = (scores - scores.detach().amax(dim=-1, keepdim=True)).exp()
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 

@@ -32,15 +32,16 @@ def tiled_attention(
         l' = exp(m - m') l + sum_j exp(s_j - m')
         o' = exp(m - m') o + sum_j exp(s_j - m') v_j
 
-    and the output is o / l. The backward pass keeps only m + log l for each query, and recomputes the weights.
+    and the output is o / l. For the backward pass, which recomputes the weights, only m + log l of each query is kept
+    besides the inputs and the output.
 
     >>> q, k, v = torch.randn(3, 5, 7), torch.randn(3, 11, 7), torch.randn(3, 11, 2)
     >>> tiled_attention(q, k, v, block_q=2, block_k=4).shape
     torch.Size([3, 5, 2])
 
     Shapes, mask (bool, True = may attend), ``is_causal``, ``scale`` and errors as for
-    ``scaled_dot_product_attention``. The sizes of the blocks change the speed, never the result. A second derivative is
-    correct too, but needs all weights at once.
+    ``scaled_dot_product_attention``. The sizes of the blocks change speed and memory, and the result only by rounding.
+    A second derivative is correct too, but needs all weights at once.
     Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", algorithm 3; Dao et al. 2022,
     "FlashAttention", algorithms 1 and 4; Dao 2023, "FlashAttention-2", section 3.1.
     """

@@ -1,5 +1,6 @@
-"""Every claim about speed and memory, one command each: ``python -m benchmarks.NAME``, or ``python -m benchmarks``.
+"""Every claim about speed and memory: ``python -m benchmarks.NAME``; most of them: ``python -m benchmarks``.
 
-A ratio compares two medians that were measured in one run, turn by turn, so that whatever else the machine does meets
-both alike. Below 1 means that attnlib is faster, or smaller. On the CPU with two threads; on a GPU where there is one.
+A ratio compares two medians that were measured in one run, in turns, so that other load on the machine affects both
+equally. Below 1 means that attnlib is faster, or smaller. All run on the CPU with two threads, and on a GPU if there is
+one.
 """

@@ -1,4 +1,4 @@
-"""Everything, one table after the other."""
+"""All benchmarks of speed and memory but entering, watching and worker_memory, one after another."""
 
 import argparse
 import os

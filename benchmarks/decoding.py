@@ -1,6 +1,6 @@
-"""One more token: with a cache of keys and values, against computing the whole context again.
+"""One more token: with a cache of keys and values, compared with computing the whole context again.
 
-With the cache sixteen tokens are decoded in a row, as whoever writes a text does, and their time is divided by sixteen.
+With the cache, sixteen tokens are decoded one after another, as in generation, and their time is divided by sixteen.
 """
 
 from collections.abc import Callable

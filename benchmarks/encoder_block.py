@@ -1,6 +1,6 @@
 """EncoderBlock against ``nn.TransformerEncoderLayer(norm_first=True)``: a training step, and inference.
 
-In eval mode without gradients PyTorch's layer runs one fused operator of its own, its "fast path".
+In eval mode, without gradients, PyTorch's layer runs a single fused operator, its "fast path".
 """
 
 from functools import partial

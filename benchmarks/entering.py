@@ -2,7 +2,7 @@
 
     python -m benchmarks.entering [--students 1000] [--stock 40] [--machines 64] [--cores 8]
 
-SQLite in a temporary course; PostgreSQL, too, if AUTOGRADER_DB names an empty database (postgresql://user@host/name).
+SQLite in a temporary course; also PostgreSQL if AUTOGRADER_DB names an empty database (postgresql://user@host/name).
 Then 1,000,000 submissions on many machines: simulated, with workers that take the seconds measured for each kind of
 submission, and a writer that takes those measured for a batch.
 """
@@ -41,7 +41,7 @@ LESSON = "02_scaled_dot_product_attention"
 URL = "AUTOGRADER_DB"
 MILLION = 1_000_000
 CLASS = 40
-"""Students: the first submission that a worker judges waits for its imports, as one of a million doesn't."""
+"""Students: a worker's first submission waits for its imports, which hardly counts in a million."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ def spent(work: Callable[[], object], submissions: int) -> Spent:
 
 
 class Bench:
-    """A course in which a class was judged; what came of the first right submission is entered under many names."""
+    """A course in which a class was judged; the result of the first right submission is entered under many names."""
 
     def __init__(self, layout: Layout) -> None:
         prepare(layout, (LESSON,))
@@ -156,7 +156,7 @@ def a_million(bench: Bench, alone: Spent, many: Spent, machines: int, cores: int
     )
     row("both at a time, simulated", found.seconds / 3600, MILLION / found.seconds)
     print(f"seconds judged, by kind: {told}; {each:.2f} on average")
-    print(f"batches of {found.batch:.0f} on average; workers that wait for the writer: {found.idle:.0%} of their time")
+    print(f"batches of {found.batch:.0f} on average; workers wait for the writer {found.idle:.0%} of their time")
 
 
 def main(students: int = 1000, stock: int = 40, machines: int = 64, cores: int = 8) -> None:

@@ -4,9 +4,9 @@
     python -m benchmarks.find_the_bug score find_the_bug.jsonl answers.jsonl [--run]
 
 Each line is a bug: id, lesson, exercise, level (1 an exception … 6 two bugs at once), silent, contract, symptom, code,
-four options; and the answer: lines, repair, letter, explanation. 300 bugs are kept out by a seed, with every spelling
-and every dialect of the same mistake in the same exercise; `write --kept-out` writes these instead. The files are the
-same for a version of this benchmark and of torch, whose rounding shows in the symptoms.
+four options; and the answer: lines, repair, letter, explanation. 300 bugs, drawn with a seed, are held out, with every
+spelling and every dialect of the same mistake in the same exercise; `write --kept-out` writes these instead. The
+same versions of this benchmark and of torch, whose rounding shows in the symptoms, always write the same files.
 
 An answer is a line {"id": …} with any of "lines" (a list of numbers), "letter", and "code" (the whole repaired
 program). With `--run`, the code is run by its check, in this process and with your rights: only for code that you
@@ -58,7 +58,7 @@ def as_lines(chosen: Sequence[Row]) -> Iterable[str]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; a ValueError that names the line that is none, or has no id."""
+    """The objects in a file of JSON lines; a ValueError names a line that is not an object or has no id."""
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:

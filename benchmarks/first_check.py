@@ -1,7 +1,7 @@
 """The cost of a check for a student: `python -m benchmarks.first_check [another checkout to compare with]`.
 
-Processor time after `import torch`, each time in a fresh process, the checkouts in turns: of the first check, imports
-included, and of the same check once more, of a right answer and of a wrong one.
+The processor time after `import torch`, in a fresh process each time and with the checkouts in turns: for the first
+check, imports included, and then for the same check of a right answer and of a wrong one.
 """
 
 import os

@@ -31,7 +31,7 @@ def heads(module: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Tensor | 
 
 
 def block(module: EncoderBlock, x: Tensor) -> Tensor:
-    """A pre-LN block, likewise."""
+    """A pre-LN block, with nothing around it either."""
     normed = F.layer_norm(x, x.shape[-1:], module.norm1.weight, module.norm1.bias)
     x = x + heads(module.attn, normed, normed, None, False)
     normed = F.layer_norm(x, x.shape[-1:], module.norm2.weight, module.norm2.bias)

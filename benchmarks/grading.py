@@ -45,13 +45,13 @@ def write_class(layout: Layout, lesson: str, size: int) -> dict[str, str]:
 
 
 def sample(kinds: dict[str, str], size: int) -> list[str]:
-    """Students of the same mix, as far as so few can be: evenly from the list, sorted by kind."""
+    """Students in about the same mix, taken at even steps from the list sorted by kind."""
     by_kind = sorted(kinds, key=lambda student: (kinds[student], student))
     return [by_kind[(2 * place + 1) * len(by_kind) // (2 * size)] for place in range(size)]
 
 
 def stock(layout: Layout, lesson: str, students: list[str], folder: Path) -> tuple[float, Scores]:
-    """Seconds a student with nbgrader as it comes, and the scores; its kernel runs the same hidden checks."""
+    """Seconds per student with stock nbgrader, and the scores; its kernel runs the same hidden checks."""
     shutil.copytree(layout.course / "source", folder / "source")
     for student in students:
         shutil.copytree(layout.course / "submitted" / student, folder / "submitted" / student)
@@ -111,7 +111,7 @@ def workers_here() -> int:
 
 
 def compare(layout: Layout, lesson: str, students: int, chosen: int, folder: Path) -> None:
-    """Grade a class both ways, and print how many submissions a minute each of them judges."""
+    """Grade a class both ways, and print how many submissions each way judges in a minute."""
     layers = probe()
     print(layers)
     prepare(layout, (lesson,))

@@ -1,7 +1,7 @@
 """The cost of `import attnlib` beyond `import torch`: `python -m benchmarks.import_cost`.
 
-Each time in a fresh process, which has imported torch already: the median processor time of nine processes. The suite
-does not measure it; `tests/test_import_cost.py` looks at which modules are loaded.
+The median processor time of nine fresh processes, each of which has already imported torch. The test suite does not
+measure it; `tests/test_import_cost.py` looks at which modules are loaded.
 """
 
 import statistics

@@ -67,7 +67,7 @@ def _asked(cells: list[NotebookNode]) -> Iterator[tuple[str, str, str]]:
 
 
 def _in_other_words(exercise: str, name: str) -> list[str]:
-    """Right answers written in other ways, as far as they stand on their own; each with its imports."""
+    """Right answers written in other ways, if they work on their own; each with its imports."""
     return [f"{with_imports(text, text)[0]}\n\n\n{name} = {exercise}" for text in of_the_bank(exercise) if text]
 
 

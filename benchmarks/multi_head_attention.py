@@ -1,7 +1,7 @@
 """MultiHeadAttention without weights, against ``nn.MultiheadAttention(batch_first=True, need_weights=False)``.
 
-In eval mode without gradients PyTorch's module leaves the fused kernel for a fast path of its own, which forms the
-whole matrix of weights; "inference" measures it as it comes.
+In eval mode, without gradients, PyTorch's module uses its own fast path instead of the fused kernel, and forms the
+whole matrix of weights; "inference" measures it like that.
 """
 
 from collections.abc import Callable

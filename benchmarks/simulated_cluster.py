@@ -1,4 +1,4 @@
-"""A cluster that judges and a writer that enters, simulated: stand-ins that take the time they are given."""
+"""A simulated cluster that judges and a writer that enters: stand-ins that take the times they are given."""
 
 import heapq
 import random
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Simulated:
-    """A run: how long it took, how large its batches were, and which share of their time workers had no task."""
+    """A run: how long it took, how large its batches were, and the share of their time that workers had no task."""
 
     seconds: float
     batch: float
@@ -42,7 +42,7 @@ def simulate(
     ends: list[float] = []
     judged: deque[float] = deque()
     idle = [0.0] * workers
-    """Since when each of those workers has had nothing to do."""
+    """When each idle worker last finished a task."""
     lost = worked = now = 0.0
     batches = entered = 0
 

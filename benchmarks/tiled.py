@@ -1,11 +1,11 @@
 """Tiled attention: peak memory at n = 8192, its growth with n, and time at n = 4096.
 
 "plain" is the equation in one line of PyTorch; "eager" is attnlib's own, which writes the softmax over the scores and
-takes little more than half of plain's time. Not even the fused kernel needs less than half of that, so the target is
-plain's, and the ratios to eager stand beside it.
+takes little more than half of plain's time. Not even the fused kernel needs less than half of that, so the target for
+time is set against plain, and the ratios to eager are printed below it.
 
-Memory is the peak resident set of a process of its own, less what it held before; on a GPU, what its allocator says.
-The processes' malloc gives freed tensors back at once: else the peak depends on which of them it keeps.
+Memory is the peak resident set of a separate process, less what it held before; on a GPU, what PyTorch's allocator
+reports. The processes' malloc returns freed tensors at once: otherwise the peak depends on which ones it keeps.
 """
 
 import os
@@ -28,7 +28,7 @@ MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MAL
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The equation as anybody would write it down."""
+    """The equation, written the obvious way."""
     return torch.softmax(q @ k.transpose(-2, -1) / D**0.5, dim=-1) @ v
 
 

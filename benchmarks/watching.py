@@ -2,9 +2,9 @@
 
     python -m benchmarks.watching [--students 300] [--within 60] [--kills 2] [--judge 0.5 | --real] [--small]
 
-By default the judge is a stand-in that takes `--judge` seconds; all else is as it is: collecting, entering, writing and
-releasing feedback. With `--real`, right answers to the lesson are judged. With `--small`, the lesson has one exercise,
-and its pages of feedback are small: that tries the order and the kills sooner, and says little of the time.
+By default the judge is a stand-in that takes `--judge` seconds; everything else is real: collecting, entering, writing
+and releasing feedback. With `--real`, right answers to the lesson are judged. With `--small`, the lesson has one
+exercise, and its pages of feedback are small: a faster test of the order and the kills, which says little about time.
 """
 
 import dataclasses
@@ -143,7 +143,7 @@ def load(
 ) -> Load:
     """Hand in, kill the watch in between and start it again, and wait until all are answered.
 
-    The watch has been `starting` for so many seconds before the first is handed in.
+    The watch gets `starting` seconds to start before the first is handed in.
     """
     watch, handed_in, killed = exchange.start(), {}, 0
     time.sleep(starting)

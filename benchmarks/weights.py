@@ -1,9 +1,9 @@
 """MultiHeadAttention with its weights, against PyTorch's module that returns them too, and against each dialect.
 
-A dialect that returns no weights still forms them, so it is measured as it is. Row 3 is a whole encoder block, against
-ours. Rows 7 to 9 know no batch, so they get one sequence; dialects without heads are measured against ``SelfAttention``
-and ``CrossAttention``, row 8, which has no ``w_o``, against our heads without it. Row 10 is two ways from scores to
-causal weights. Row 6 is printed and not judged: its heads share one small projection, so it computes less.
+A dialect that returns no weights still forms them, so it is measured unchanged. Row 3 is a whole encoder block, against
+ours. Rows 7 to 9 take no batch, so they get one sequence; dialects without heads are measured against ``SelfAttention``
+and ``CrossAttention``, and row 8, which has no ``w_o``, against our heads without it. Row 10 is two ways from scores to
+causal weights. Row 6 is printed but not judged: its heads share one small projection, so it computes less.
 """
 
 import importlib
@@ -138,7 +138,7 @@ def without_batch(n: int, d: int, h: int, device: str) -> Pairs:
 
 
 def dialects() -> None:
-    """Time every dialect that returns weights beside ours."""
+    """Time every dialect beside ours."""
     for device in DEVICES:
         ratios = []
         for b, n, d_model, h in SIZES:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.worker_memory [--workers 1] [--students 12] [--only wrong]
 
-PSS counts a page that n processes share as an n-th for each of them. What only this process has is private (USS).
-With `--only wrong` every worker comes to explain an answer, and holds what it ever holds.
+PSS counts a page shared by n processes as one n-th for each of them. What only one process holds is private (USS).
+With `--only wrong`, every worker gets to explain an answer, and so reaches the most it ever holds.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ Held = dict[str, tuple[float, float]]
 
 
 class Looking(threading.Thread):
-    """Looks at all processes below this one, and keeps the moment at which they held most."""
+    """Looks at all processes below this one, and keeps the moment when they held the most."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""What the tests of attnlib share: an obviously right attention, comparisons with a stated tolerance, small inputs."""
+"""Helpers for attnlib's tests: an obviously correct attention, comparisons with stated tolerances, small inputs."""
 
 import itertools
 import math
@@ -86,7 +86,7 @@ def random_mask(*shape: int, seed: int = 0, share: float = 0.6, device: str = "c
 
 @contextmanager
 def untyped() -> Iterator[None]:
-    """Switch the enforced annotations off, so that a wrong call meets attnlib's own errors, as it does for a user."""
+    """Turn off the checking of annotations, so that a wrong call gets attnlib's own errors, as it does for a user."""
     before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
     try:

@@ -1,7 +1,7 @@
 """Pictures of attention: tables, links, and diagrams of boxes and arrows, all drawn from the tensors given.
 
-Every function takes tensors of any dtype, on any device, with or without gradient, and returns the Axes that it drew
-on, so that a caller can add to the picture. matplotlib is imported when something is drawn, not before.
+The tensors may have any dtype, be on any device, and require a gradient. Most functions return the Axes they drew on,
+so that you can add to the picture. matplotlib is imported when something is drawn, not before.
 """
 
 from attnlib.plot.boxes import Arrow, Box, plot_boxes

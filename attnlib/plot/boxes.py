@@ -1,6 +1,6 @@
 """Boxes and arrows: a diagram from tensors, with their numbers or their shapes in the boxes.
 
-A `Box` that has a tensor shows it, one that has none is a step of the computation. Boxes are placed in a grid whose
+A `Box` that has a tensor shows it; one without is a step of the computation. Boxes are placed in a grid whose
 columns and rows are as wide and as high as what they hold; an `Arrow` goes from one box to another, straight or past
 corners. What is drawn is measured in inches, so that type has the same size in every diagram.
 """

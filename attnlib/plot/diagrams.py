@@ -128,8 +128,8 @@ def plot_block(
 ) -> "matplotlib.axes.Axes":
     """The encoder block: norm, attention, add, norm, MLP, add, with what each part brings to the stream `x`.
 
-    `found` is what attention adds and `thought` what the MLP adds. With `norm_first=False` the norms stand behind the
-    sums, and what they make of them is not shown.
+    `found` is what attention adds and `thought` what the MLP adds. With `norm_first=False` the norms come after
+    the sums, and their results are not shown.
 
     >>> import torch
     >>> ax = plot_block(torch.tensor([0.0, 1.0]), torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.5]))

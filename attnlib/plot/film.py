@@ -11,11 +11,11 @@ Frame = TypeVar("Frame")
 
 
 def film(draw: Callable[[Frame], object], frames: Iterable[Frame], alt: str, seconds: float = 6.0) -> None:
-    """Show the current figure as a film: `draw(frame)` changes it for each frame, and `alt` is for those who see none.
+    """Show the current figure as a film: `draw(frame)` changes it for each frame, and `alt` describes it.
 
     It lasts for about `seconds`, holds its last picture, and is shown three times. `draw` should move what has been
     drawn once (`line.set_data`, `image.set_data`): that is quick, and only what has changed is stored. The
-    layout is that of the first frame. As with `show`, entries of a legend that differ in colour alone are a ValueError.
+    layout is that of the first frame. As with `show`, legend entries that differ only in colour raise a ValueError.
     Where there is no notebook, the last frame is shown.
     """
     import matplotlib.pyplot as plt

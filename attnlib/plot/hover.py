@@ -1,4 +1,4 @@
-"""Who looks at whom, to be touched: point at a word, or walk to it with the tab key, and only its lines are left.
+"""Interactive attention lines: point at a word, or move to it with the Tab key, and only its lines are left.
 
 Inline SVG and CSS, without a script, because notebooks run scripts only where they trust them. The words are in an
 image, which is all that is left where the rest is taken out (a notebook on GitHub); what reacts lies on top of it.
@@ -50,8 +50,8 @@ def hover_links(
 ) -> HoverLinks:
     """Attention weights (q, k) as lines; pointing at a query leaves only its own lines, with their numbers.
 
-    At first the lines of `query` are drawn, or of all. `alt` is for those who cannot see it, and says by default where
-    each word looks most.
+    At first the lines of `query` are drawn, or those of all queries. `alt` is for readers who cannot see the picture;
+    by default it says where each word looks most.
 
     >>> import torch
     >>> drawn = hover_links(torch.tensor([[0.75, 0.25], [0.0, 1.0]]), ["ein", "Hund"], ["a", "dog"])

@@ -24,8 +24,8 @@ def plot_links(
 ) -> "matplotlib.axes.Axes":
     """Attention weights (q, k) as lines from each query, left, to the keys that it looks at, right.
 
-    A line is as thick and as dark as its weight; weights below `threshold` are left out. `query` draws that one's lines
-    alone, which is how to read a crowded picture.
+    A line is as thick and as dark as its weight; weights below `threshold` are left out. `query` draws only its
+    lines, which makes a crowded picture readable.
 
     >>> import torch
     >>> ax = plot_links(torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.01, 0.99]]), ["ein", "Hund"], ["a", "dog", "barks"])

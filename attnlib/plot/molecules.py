@@ -1,4 +1,4 @@
-"""A reaction on a page: atoms as discs, bonds as lines, and each atom in the colour of the atom that it was."""
+"""A reaction as a picture: atoms as discs, bonds as lines, and each product atom in the colour of its origin."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,12 +24,12 @@ def plot_reaction(
     *,
     ax: "matplotlib.axes.Axes",
 ) -> None:
-    """Draw both sides of a reaction; a product's atom has the number and the colour of the atom that it was.
+    """Draw both sides of a reaction; each atom of the product has the number and the colour of its origin.
 
-    ``points`` are where to draw each atom, those on the left first; ``bonds`` are (atom, atom, how many), ``symbols``
-    the elements. ``origins`` (p) is for each atom of the product the atom that it was, an index among those on the
-    left; an atom that nobody was stays white. With ``shares`` (p, r), links show how a head divides its attention: the
-    wider, the more.
+    ``points`` are where to draw each atom, those on the left first; ``bonds`` are (atom, atom, order), ``symbols`` the
+    elements. ``origins`` (p) holds the origin of each atom of the product, as an index among the atoms on the left;
+    those that are no atom's origin stay white. With ``shares`` (p, r), links show how a head divides its attention: the
+    wider the link, the larger the weight.
 
     >>> import matplotlib.pyplot as plt
     >>> _, ax = plt.subplots()
@@ -38,7 +38,7 @@ def plot_reaction(
     >>> [text.get_text() for text in ax.texts if text.get_text()]
     ['C2', 'O1', 'O', 'O1', 'C2']
 
-    Raises ValueError if there is not a point and a symbol for each atom.
+    Raises ValueError unless there are a point and a symbol for each atom.
     """
     import matplotlib.pyplot as plt
 

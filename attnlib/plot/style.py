@@ -46,10 +46,10 @@ def use_style() -> None:
 
 
 def show(alt: str) -> None:
-    """Show the current figure, with `alt` for those who cannot see it; in place of `plt.show()`.
+    """Show the current figure, with `alt` for those who cannot see it; use it instead of `plt.show()`.
 
-    Two entries of a legend that differ in colour alone are a ValueError: a reader who sees no red, or prints, cannot
-    tell them apart.
+    Two legend entries that differ only in colour raise a ValueError: a reader who is colour-blind, or prints in
+    grey, cannot tell them apart.
     """
     import matplotlib.pyplot as plt
 
@@ -79,9 +79,9 @@ def display_image(image: bytes, alt: str) -> None:
 
 
 def alike_but_for_colour(figure: Any) -> list[tuple[str, str]]:
-    """The pairs of labels in a legend whose entries have one form, and colours of less than 3:1 in contrast.
+    """The pairs of labels in a legend whose entries have the same form, and colours with a contrast below 3:1.
 
-    Colours as light and dark as that are told apart without their hue (WCAG 2.2, technique G183).
+    From 3:1 on, colours can be told apart without their hue (WCAG 2.2, technique G183).
 
     >>> import matplotlib.pyplot as plt
     >>> figure, ax = plt.subplots()
@@ -107,7 +107,7 @@ _FORM = ("linestyle", "marker", "linewidth", "markersize", "hatch", "sizes")
 
 
 def _form(handle: Any) -> tuple[str, ...]:
-    """Return everything but the colour of an entry in a legend."""
+    """Return the look of a legend entry, except for its colour."""
     asked = (getattr(handle, f"get_{name}", lambda: None)() for name in _FORM)
     return (type(handle).__name__, *map(str, asked))
 

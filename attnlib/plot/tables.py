@@ -62,7 +62,7 @@ def plot_heads(
 ) -> Any:
     """Attention weights (h, q, k) as a grid of heat maps, one for each head, on one shared scale.
 
-    Returns a NumPy array with the h Axes, in the order of the heads. Pass `axes`, h of them, to draw on your own.
+    Returns a NumPy array with the h Axes, in the order of the heads. Pass `axes`, h of them, to draw on your own axes.
 
     >>> axes = plot_heads(torch.eye(3).expand(2, 3, 3), ["a", "b", "c"])
     >>> axes.shape, axes[1].get_title()

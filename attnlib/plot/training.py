@@ -12,10 +12,10 @@ from tqdm import tqdm
 
 
 class training(tqdm):  # type: ignore[misc]  # tqdm has no types
-    """Count the steps of a loop that trains, as `range(steps)` does, and show how far it is and how large the loss.
+    """Count the steps of a training loop, as `range(steps)` does, and show how far it has got and its loss.
 
-    The bar vanishes when the loop ends, so a saved notebook keeps nothing of it. It is not drawn where nobody is
-    watching: where the environment variable ATTNLIB_PROGRESS is empty.
+    The bar vanishes when the loop ends, so a saved notebook keeps nothing of it. It is not drawn if the environment
+    variable ATTNLIB_PROGRESS is set, but empty.
 
     >>> for step in (bar := training(3)):
     ...     bar.loss(2.5 / (step + 1))
@@ -44,7 +44,8 @@ class training(tqdm):  # type: ignore[misc]  # tqdm has no types
 def watched(model: nn.Module, targets: Sequence[Tensor] | Tensor) -> Iterator[None]:
     """Show the bar of `training` while a loop that knows nothing of it calls the model once for each of the targets.
 
-    The loss that it shows is the cross-entropy of the logits, the first of several results, with the target.
+    The loss it shows is the cross-entropy of the logits with the target; if the model returns a tuple, the logits are
+    its first entry.
 
     >>> import torch
     >>> model = torch.nn.Embedding(3, 5)

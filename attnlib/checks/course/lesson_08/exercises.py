@@ -611,7 +611,7 @@ GENERATE = WrittenExercise(
         ),
     ),
     pairs=("dropout_goes_on", "window_not_cut", "never_over"),
-    without=("tested_in_training",),
+    without=("tested_in_training", "history_of_the_tests"),
 )
 
 
