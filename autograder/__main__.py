@@ -121,7 +121,7 @@ def prepare(lessons: tuple[str, ...]) -> None:
 @click.option(
     "--received", type=FILE, metavar="TIMES.csv", help="When each was received: student_id, assignment, timestamp."
 )
-@click.option("--again", is_flag=True, help="Judge everything anew, also what has not changed.")
+@click.option("--again", is_flag=True, help="Judge everything again, even what hasn't changed.")
 def grade(
     folder: Path | None,
     assignments: tuple[str, ...],
@@ -138,7 +138,7 @@ def grade(
 ) -> None:
     """Grade the submissions in FOLDER, laid out as nbgrader does: STUDENT/LESSON/LESSON.ipynb.
 
-    Without FOLDER: what lies in autograder/course/submitted; while nothing has been submitted, the sample submissions,
+    Without FOLDER: what is in autograder/course/submitted; while nothing has been submitted, the sample submissions,
     in a course of their own. The scores go to the course's gradebook, the graded notebooks to its autograded folder.
 
     Each submission is judged once: a run that was stopped is taken up by the same command.
@@ -216,7 +216,7 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
     console.print(f"Gradebook: {gradebook}", soft_wrap=True)
     if faults := sum(one.fault for one in graded):
         raise CourseError(
-            f"Not graded by a fault of the grader's own: {faults} of {len(graded)}. "
+            f"Not graded because of a fault in the grader: {faults} of {len(graded)}. "
             f"The tracebacks are in {shown(layout.course / 'faults.txt')}; the next run tries these again."
         )
     if all(one.problem is not None for one in graded):
@@ -230,7 +230,7 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
 )
 @click.option("--csv", "table", type=FILE, metavar="NAME.csv", help="Write NAME.csv and NAME_exercises.csv.")
 @click.option("--html", "page", type=FILE, metavar="NAME.html", help="Write one page with plots.")
-@click.option("--anonymous", is_flag=True, help="Leave out who: counts alone, in all that is shown or written.")
+@click.option("--anonymous", is_flag=True, help="Leave out names: only counts, in all that is shown or written.")
 def report(
     lessons: tuple[str, ...], course: Path | None, table: Path | None, page: Path | None, anonymous: bool
 ) -> None:

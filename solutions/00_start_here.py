@@ -399,6 +399,8 @@ table = attnlib.attention_scores(batch, batch, scale=1.0)[0]
 assert_close(table[0], scores, rtol=0, atol=0)  # row 0 is what “the” found before
 assert torch.equal(table, rearrange(table, "q k -> k q"))
 assert torch.equal(table[0], table[5])  # both “the”
+beaten = table.amax(dim=-1) > table.diagonal()  # who fits another word best
+assert beaten.tolist() == [word == "the" for word in tired]
 
 # %%
 ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca()
@@ -422,7 +424,8 @@ show(
 # %% [markdown]
 # There are three things to find in the picture.
 #
-# - The diagonal is dark, but in both rows of *the*, the framed cell beats it.
+# - On the diagonal each word meets itself. No number in its row is larger, except in both rows of *the*, where the
+#   framed cell beats it.
 # - Both rows of *the* are equal, number by number. This comparison doesn't know *where* a word is.
 # - The table is symmetric, because both sides bring the same vectors. From lesson 01 on, a word asks with one vector
 #   and answers with another, and the symmetry is gone.
@@ -752,7 +755,7 @@ assert torch.equal(
 # | $d_k$, $d_v$ | `d_k`, `d_v` | width of queries and keys; width of values | 01 |
 # | | `num_heads`, `d_head` | how many heads, and the width of each, usually $d_{model} / h$ | 03 |
 # | | `d_hidden` | width inside the MLP | 06 |
-# | $V$ | `vocab` | number of different tokens (in a formula with $Q$ and $K$, $V$ is the values) | 08 |
+# | $V$ | `vocab` | number of different tokens (in a formula with $Q$ and $K$, $V$ is the values) | 04 |
 #
 # | symbol | in code | meaning | from |
 # | --- | --- | --- | --- |

@@ -561,7 +561,7 @@ check("predict_query_of_it", two_queries)
 # %% [markdown]
 # Three products are one. Column $j$ of a product depends on column $j$ of the right-hand matrix and on no other. So put
 # the three matrices side by side, multiply once, and cut the result. $X$ is read once instead of three times, which is
-# why GPT-2 and most models since store their weights like this:
+# why GPT-2 and many models since store their weights like this:
 #
 # $$X [W^Q \mid W^K \mid W^V] = [X W^Q \mid X W^K \mid X W^V]$$
 

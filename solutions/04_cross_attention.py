@@ -406,7 +406,7 @@ check("MultiHeadCrossAttention", MultiHeadCrossAttention)
 # <details><summary>Hint 1</summary>
 #
 # Decide for each layer what goes in and what comes out. Two of them read `x` or lead back to its width; two read the
-# memory. Leave the mask for last: without it, five of the six parts can already be right.
+# memory. Leave the mask for last: without it, four of the five parts can already be right.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -807,9 +807,9 @@ assert short[:4].argmax(dim=-1).tolist() == [8, 9, 10, 11]
 assert short[9].argmax() == 1  # and the last digit of the day
 
 # %% [markdown]
-# Nobody told it what a year is. The four positions of the year have found the four digits, in order, and the day has
-# found its digits at the other end of the text. The two dashes attend to something, because softmax has to hand out 1,
-# but they need no answer. A dash is a dash on every day.
+# Nobody told it what a year is. The four positions of the year have found the four digits, in order, and the last
+# digit of the day has found its own at the other end of the text. The two dashes attend to something, because softmax
+# has to hand out 1, but they need no answer. A dash is a dash on every day.
 #
 # And the month? Print which letter the second digit of the month attends to, with the neighbours this letter sees.
 

@@ -474,6 +474,7 @@ assert grids["two open keys of three"][0] == [
 ]
 assert grids["two open keys of three"][2] == ["right"] * 5
 assert grids["no open key"][2] == ["uniform"] * 4 + ["NaN"]
+assert all("right" not in row for row in grids["no open key"])
 
 kinds = ["right", "uniform", "NaN", "error"]
 _, axes = plt.subplots(1, 2, figsize=(10.5, 2.6), layout="constrained")
@@ -1416,7 +1417,7 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 # writing in batches, or once the same mask is used without the triangle. A bug that something else hides isn't gone.
 
 # %% [markdown]
-# ## Pack several texts into one row · stretch
+# ## Pack several texts into one row · more
 #
 # ### Exercise: keep packed texts apart ({points}, difficulty 4, 35 minutes)
 #

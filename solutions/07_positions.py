@@ -219,8 +219,8 @@ ax.tick_params(length=0)
 ax.spines[:].set_visible(False)
 show(
     "Four rows of clock faces for the positions 0 to 12. In the first row the hand "
-    "goes around twice, in the second more than half around, in the third a fifth, "
-    "and in the fourth it hardly moves."
+    "goes around nearly twice, in the second more than half around, in the third a "
+    "fifth, and in the fourth it hardly moves."
 )
 
 # %% [markdown]
@@ -994,9 +994,11 @@ for ax, trained in ((left, 16), (right, 64)):
     )
 show(
     "Left: the share right by position, trained up to 15. Learned and sinusoidal fall "
-    "to nearly 0 at 16, rotary some words later; ALiBi stays at a quarter throughout; "
-    "rotary in a window of 16 stays at 1. Right: the loss on text by position, "
-    "trained up to 63. ALiBi is flat, rotary rises, rotary in a window of 32 is flat."
+    "to nearly 0 at 16 or soon after, but the sinusoidal has spikes at 34 and 59. "
+    "Rotary falls to a third at 21 and to nearly 0 at 40; ALiBi stays at a quarter "
+    "throughout; rotary in a window of 16 stays at 1. Right: the loss on text by "
+    "position, trained up to 63. ALiBi is flat, rotary rises, rotary in a window of 32 "
+    "is flat."
 )
 
 # %% [markdown]
@@ -1041,8 +1043,8 @@ assert looks_like_two[:2] == [21, 40]
 
 # %% [markdown]
 # At a distance of 21 the two fastest hands are back where they were at 2, to within a twentieth of a turn. The first
-# query with such a key is at position 21, and at 40 a second one joins in. (In this model the slower hands hardly help,
-# since in 16 words they scarcely move.)
+# query with such a key is at position 21, and at 40 a second one joins in. (The slower hands could tell 21 from 2. But
+# in 16 words even the fastest of them makes only a quarter of a turn, and this model has not learned to use them.)
 #
 # The sinusoidal table's spikes at 34 and 59, where it's suddenly right in a quarter or half of the texts, have the same
 # cause. There are 25 words from 9 to 34, and again from 34 to 59. That's nearly four turns of the fastest hand of this

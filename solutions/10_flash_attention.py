@@ -80,7 +80,7 @@ print(f"kept {bytes_kept(naive_attention, q, k, v) / 1000:,.0f} kB")
 print(f"PyTorch's function:    largest tensor {fused / 1000:,.0f} kB, ", end="")
 print(f"kept {bytes_kept(F.scaled_dot_product_attention, q, k, v) / 1000:,.0f} kB")
 assert table == 2048 * 2048 * 4
-assert fused < table / 50
+assert fused <= v.nbytes
 
 # %% [markdown]
 # The same result, and no tensor larger than the result itself. What does it know that we don't?
@@ -1111,6 +1111,10 @@ for name, costs in saved.items():
         f"{slope(costs):.2f}"
     )
 assert abs(slope(saved["the table"]) - 2) < 0.05
+assert largest["the table"][-1] == 256 * largest["the table"][0]
+assert 200 < saved["the table"][-1] / saved["the table"][0] < 256
+for costs in (largest["in tiles of 64"], saved["in tiles of 64"]):
+    assert 14 < costs[-1] / costs[0] < 18
 assert abs(slope(saved["in tiles of 64"]) - 1) < 0.01
 
 # %%
@@ -1136,9 +1140,9 @@ for ax, costs, title in zip(
 axes[0].set_ylabel("MB, one head 16 wide")
 axes[0].set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
 show(
-    "Two panels on logarithmic axes, from 256 to 4096 words. In both the cost of the "
-    "table rises by a factor of 256, slope 2, and that of the tiles by a factor of "
-    "16, slope 1."
+    "Two panels on logarithmic axes, from 256 to 4096 words. The cost of the table "
+    "rises by a factor of 256 on the left and of nearly 220 on the right, slope 2, and "
+    "that of the tiles by a factor of 16 in both, slope 1."
 )
 
 # %% [markdown]
@@ -1282,8 +1286,8 @@ assert bills[1] < 0.75 * bills[0]
 
 # %% [markdown]
 # Nothing was approximated, so nothing changes but the bill. (The losses don't agree to the last bit, because sums in a
-# different order round differently, and training makes such differences grow.) What's left of the bill is the MLP, the
-# norms and the logits, whose share grows like $n$.
+# different order round differently, and training makes such differences grow.) What's left of the bill is the inputs
+# and results of the heads, the MLP, the norms and the logits, and all of these grow like $n$.
 #
 # ## Say what the win is, and what it isn't · more
 #

@@ -272,9 +272,9 @@ for period in (4, 16, 48):
     assert without < 0.3 * whole
 
 # %% [markdown]
-# Nothing was trained, and any period will do. Without the notes hardly a token is right, so in *this* machine neither
-# head is of any use alone. What goes wrong with long blocks? A token may be in the block twice, with a different token
-# after it each time, and this head can't tell the two apart.
+# Nothing was trained, and any period will do. Without the notes about one token in ten is right, or fewer, so in *this*
+# machine neither head is of use alone. What goes wrong with long blocks? A token may be in the block twice, with a
+# different token after it each time, and this head can't tell the two apart.
 #
 # Will training find these two heads? And if it does, how would you know?
 #
@@ -617,6 +617,7 @@ turns = [halfway(curve) for curve in three]
 # nbval-ignore-output: the steps vary by machine; the assertions say what it shows
 print("halfway at step: loss {}, previous token {}, induction {}".format(*turns))
 assert max(turns) - min(turns) <= 80
+assert halfway(rest.mean(dim=1).tolist()) < min(turns)  # BOS comes first
 
 # %%
 _, ax = plt.subplots(figsize=(9, 4.2), layout="constrained")
@@ -851,6 +852,9 @@ print(f"on BOS: {on_bos[2:17].mean():.2f} in the first block, ", end="")
 print(f"{on_bos[17:].mean():.2f} when the block repeats")
 assert on_bos[2:17].mean() > 0.5 > 0.15 > on_bos[17:].mean()
 assert (undecided[8:] < 0.6 * even[8:]).all()
+# from query 33 on there are two positions to share the weight
+assert after_match[18:].mean() < after_match[2:18].mean() - 0.1
+assert undecided[33:].mean() > undecided[17:33].mean() + 0.1
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), layout="constrained")
@@ -876,9 +880,10 @@ right.legend(loc="center right")
 for ax in (left, right):
     ax.axvline(PERIOD + 0.5, color=GREY, linewidth=1)
 show(
-    "Left: the weight on BOS is high up to query 16 and then drops to nearly 0, where "
-    "the weight on the token after the last time rises. Right: the entropy stays far "
-    "below that of even weights, in the first block and later."
+    "Left: the weight on BOS is high up to query 16 and then drops, to about a fifth "
+    "at once and to nearly 0 by query 32. The weight on the token after the last time "
+    "is high from query 17 on, and falls by nearly half after 32. Right: the entropy "
+    "stays far below that of even weights, in the first block and later."
 )
 
 # %% [markdown]
@@ -1022,8 +1027,8 @@ ax.set(
 )
 show(
     "A bar for each word of the sentence: the probability that the model gave it. "
-    "Most words, grey, get next to nothing; those that have followed the same word "
-    "before, orange, get a high probability."
+    "The grey words get next to nothing; most of those that have followed the same "
+    "word before, orange, get a high probability."
 )
 
 # %% [markdown]
@@ -1115,6 +1120,7 @@ for layer in range(2):
         print(f"{name}: score {score:.2f}, loss +{without - whole:.2f}")
 assert missed[0].argmax() == back_head
 assert missed[0, back_head] > 2 * missed[1].max()
+assert whole + missed[0, back_head] < one[500] - 0.5
 assert missed[0, back_head] > 4 * missed[0].sort().values[-2]
 
 
@@ -1745,7 +1751,7 @@ assert agree < 0.5
 # - [Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html), *A Mathematical Framework for
 #   Transformer Circuits*: where OV, QK and composition come from; read it with your own functions beside it.
 # - [Olsson et al. 2022](https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html): the
-#   cliff, in 34 models, and six arguments that these heads are behind it, each with its weak points.
+#   cliff, in 34 models (all but those with one layer), and six arguments that these heads are behind it.
 # - [Jain and Wallace 2019](https://arxiv.org/abs/1902.10186) and [Wiegreffe and Pinter
 #   2019](https://arxiv.org/abs/1908.04626): *Attention is not Explanation*, and *Attention is not not Explanation*;
 #   read both, in this order.

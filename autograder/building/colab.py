@@ -67,7 +67,7 @@ def add_colab(notebook: NotebookNode, lesson: str, url: str | None) -> NotebookN
     install = f'%pip install -q "attnlib @ git+{url}"' if url else MISSING
     source = (
         "# Only where attnlib is missing, as on Colab; torch stays as it is.\n"
-        "# To keep my_attention/ there, mount your Drive in the menu Files and say\n"
+        "# To keep my_attention/ there, mount your Drive in the Files panel and run\n"
         "# %env ATTNLIB_MY_ATTENTION=/content/drive/MyDrive/my_attention\n"
         "import importlib.util\n\n"
         'if importlib.util.find_spec("attnlib") is None:\n'

@@ -44,7 +44,7 @@ SECTIONS = {
 }
 GALLERY = """# Gallery of mistakes
 
-{count} mistakes that people make when they write attention, transformers and their training in PyTorch. Each has a
+{count} mistakes you can make when you write attention, transformers and their training in PyTorch. Each has a
 page: the wrong line, what you see when you run it, why it's wrong, and the change that puts it right. What you see is
 measured: each wrong program has been run beside a right one.
 

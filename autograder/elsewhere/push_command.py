@@ -35,7 +35,7 @@ MARKS = {"send": "→", "nothing": "", "keep": "kept", "missing": "not there"}
 @click.option("--dry-run", is_flag=True, help="Show what would change, and send nothing.")
 @click.option("--yes", is_flag=True, help="Send without asking.")
 @click.option("--overwrite", is_flag=True, help="Replace grades that were changed there.")
-@click.option("--raw", is_flag=True, help="Without what lateness costs here, where the platform takes it off itself.")
+@click.option("--raw", is_flag=True, help="Leave out our lateness penalty, for a platform with its own.")
 @click.option("--course", type=click.Path(path_type=Path), help="An nbgrader course, instead of autograder/course.")
 def push(
     platform: str,

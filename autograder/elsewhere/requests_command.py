@@ -24,7 +24,7 @@ BY = click.option("--by", default=getpass.getuser, show_default="you", help="Who
 
 @click.group(invoke_without_command=True)
 @click.option("--share", default="1/1", metavar="K/N", help="Only the K-th of N assistants' students.")
-@click.option("--all", "decided", is_flag=True, help="Those that are decided, too.")
+@click.option("--all", "decided", is_flag=True, help="Include those already decided.")
 @click.option("--course", type=click.Path(path_type=Path), help="An nbgrader course, instead of autograder/course.")
 @click.pass_context
 def requests(context: click.Context, share: str, decided: bool, course: Path | None) -> None:

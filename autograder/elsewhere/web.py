@@ -87,7 +87,7 @@ class Web:
                     time.sleep(min(float(error.headers.get("Retry-After") or 1), SECONDS))
             except (URLError, TimeoutError, ConnectionError) as error:
                 why = self._clean(getattr(error, "reason", error))
-                raise Refused(f"no answer ({why}): whether it arrived is seen by the next run") from None
+                raise Refused(f"no answer ({why}): the next run will show whether it arrived") from None
             except ValueError:
                 raise Refused("the answer is no JSON") from None
         raise AssertionError("the loop ends by an answer or a refusal")

@@ -7,14 +7,14 @@ import click
 
 @click.command()
 @click.argument("exercises", nargs=-1, metavar="[EXERCISE]...")
-@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write it as an HTML page, too.")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Judge with so many seeds.")
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as an HTML page.")
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many seeds to judge with.")
 def checks(exercises: tuple[str, ...], page: Path | None, seeds: int) -> None:
-    """Prove that the checks can be trusted, and exit with 1 if they cannot.
+    """Test whether the checks can be trusted, and exit with 1 if they can't.
 
     The check of each exercise, of all if none is named, is tried on every misconception (rejected, under its own name),
     on every right answer (accepted), and on mutants of right answers (killed, or listed as equivalent with a reason).
-    What a check costs is measured, too. Takes some minutes.
+    It also measures what a check costs. Takes several minutes.
     """
     from autograder.proof.command import prove
 

@@ -16,7 +16,7 @@ from autograder.showing.terminal import say
 @click.option(
     "--course", type=click.Path(path_type=Path), help="An nbgrader course elsewhere, instead of autograder/course."
 )
-@click.option("--attempts", type=click.IntRange(1), help="Of one student, judge at most so many an hour.")
+@click.option("--attempts", type=click.IntRange(1), help="The most attempts of one student to judge in an hour.")
 @sandbox_option
 @click.option("--workers", type=click.IntRange(1), help="Submissions judged side by side; the number of processors.")
 @click.option("--db", metavar="URL", help="The gradebook's database, such as postgresql://user@host/course.")

@@ -151,7 +151,7 @@ def test_it_works_by_keyboard_alone(opened):
         ("сегодня", 0, "No character of your text was in the dates it learned from"),
         ("20 July 1969 ☃", 10, "It has never met “☃”: no head can look there"),
         ("the day after tomorrow", 10, "It's unsure about"),
-        ("31 February 2023", 10, "2023-02-31 isn't in any calendar"),
+        ("31 February 2023", 10, "2023-02-31 isn't a day of the Gregorian calendar"),
         ("20 July 1969" + " and then" * 20, 10, "Your text has 192 characters; the longest date it learned from has"),
         ("1" * 5000, 10, "Only the first 200 of your 5,000 characters are read"),
         ("Monday, 20 July 1969", 10, "The weekday in your text is another one"),

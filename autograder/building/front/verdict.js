@@ -47,13 +47,13 @@ function verdict(text, result, longest, languages) {
   const length = [...text].length, said = [], say = (sentence, doubt = true) => said.push({ sentence, doubt });
   if (!text.trim()) return [{ sentence: "There's nothing to read yet. Type a date, or choose a language.", doubt: false }];
   if (!result) {
-    say("No character of your text was in the dates it learned from. There's nothing to look at, and so there's no answer.");
+    say("No character of your text was in the dates it learned from. There's nothing to look at, so there's no answer.");
     return said;
   }
   const date = dayOf(result.date), known = date && isSpelling(text, date, languages);
   if (date) say(`${result.date} is ${written(date, "en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric" })}.`
     + (known ? " Your browser's calendar spells it the same way." : ""), false);
-  else say(`${result.date} isn't in any calendar. The reader fills in ten characters, and nobody told it which of them make a day.`);
+  else say(`${result.date} isn't a day of the Gregorian calendar. The reader fills in ten characters, and nobody told it which of them make a day.`);
   const otherWeekday = date && !known && WEEK.some(other => isSpelling(text, date, languages, other));
   if (otherWeekday) say("The weekday in your text is another one. Nobody asked the reader to compare the two.");
   else if (date && !known) say("Your text isn't one of the spellings it learned, as far as your browser's calendar can tell. "

@@ -24,7 +24,7 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
         "parameters": Symptom(
             "Missing or unexpected keys, size mismatch: the state_dict doesn't fit",
             "The module's parameters are not those of the contract: another name, another shape, one too many or "
-            "one too few. Nobody else's weights can be loaded into it.",
+            "one too few. Usually no other weights can be loaded into it.",
         ),
         "too_much_memory": Symptom(
             "Out of memory on long inputs",
@@ -65,7 +65,7 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
         ),
         "too_flat": Symptom(
             "The attention is too flat: the weights are nearly uniform",
-            "On average the largest weight of a row is at least a fifth too small. The scores are too close to each "
+            "On average the largest weight of a row is at least a sixth too small. The scores are too close to each "
             "other, or keys share that should get nothing.",
         ),
         "mask_too_open": Symptom(
@@ -89,12 +89,12 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
     "It doesn't learn": {
         "loss_does_not_fall": Symptom(
             "The loss does not fall",
-            "After the same steps on the same data the right training has a lower loss, and this one hasn't.",
+            "After the same steps on the same data, a right training loop ends below its first loss; this one doesn't.",
         ),
         "loss_wrong_later": Symptom(
             "The first loss is right, the later ones are not",
-            "The model and the loss are fine. It's the update: the gradient, the optimiser, the learning rate, or the "
-            "order of the steps.",
+            "The model and the loss are probably fine. Look at the update: the gradient, the optimiser, the "
+            "learning rate, or the order of the steps.",
         ),
         "no_gradient": Symptom(
             "No gradient: grad is None or zero",
@@ -123,9 +123,11 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
         "all_zero": Symptom("Everything is zero", "In at least one case the whole result is zero, and shouldn't be."),
         "one_factor": Symptom(
             "Every number is off by the same factor",
-            "A scale is missing, is there twice, or is another one.",
+            "A scale is missing, applied twice, or the wrong one.",
         ),
-        "one_term_more": Symptom("Every number is off by the same amount", "Something is added that doesn't belong."),
+        "one_term_more": Symptom(
+            "Every number is off by the same amount", "A constant is added that doesn't belong, or left out."
+        ),
         "rows_with_a_factor": Symptom(
             "Each row is off by a factor of its own",
             "The rows are divided by the wrong sum, or not at all.",
@@ -192,7 +194,7 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
             "Along one axis all numbers are the same", "What is particular to each entry is ignored."
         ),
         "entries_crossed": Symptom(
-            "Each entry meets all the others, not its own", "Two axes that belong together are treated as two."
+            "Each entry meets all the others, not its own", "An axis shared by two inputs is treated as two axes."
         ),
         "summed_away": Symptom("An axis is summed or averaged away", "A `sum` or `mean` over one axis too many."),
         "goes_on": Symptom("Right, but too long", "The right result comes first, and then something follows."),
