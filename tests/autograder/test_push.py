@@ -102,7 +102,7 @@ def test_a_grade_whose_answer_was_lost_is_not_sent_twice(there):
     done = there.push("--yes")
     assert done.exit_code == 1
     assert f"Not sent: ada, {TINY}: no answer" in done.output
-    assert "whether it arrived is seen by the next run" in done.output
+    assert "the next run will show whether it arrived" in done.output
     assert there.push("--yes").output.endswith("0 to send. Nothing was sent.\n")
     assert len(there.writes) == 3
 
