@@ -162,7 +162,7 @@ def test_a_mistake_is_read_and_its_repair_unfolded(chromium, site, width, scheme
 
 
 def test_a_lesson_says_what_is_core_and_what_comes_before_and_after(page, site):
-    (name,) = (name for name in PAGES if name.startswith("notebooks/05"))
+    (name,) = (name for name in PAGES if name.startswith("notebooks/06"))
     page.goto(f"{site}{name}")
     badges = page.locator("article h2 .path").all_inner_texts()
     assert {*badges} == {"core", "more", "stretch"}
@@ -172,7 +172,7 @@ def test_a_lesson_says_what_is_core_and_what_comes_before_and_after(page, site):
     before, after = (
         page.locator(f".prev-next-footer a.{side}").get_attribute("href") for side in ("left-prev", "right-next")
     )
-    assert (before[:2], after[:2]) == ("04", "06")
+    assert (before[:2], after[:2]) == ("05", "07")
 
 
 def test_a_bug_leads_by_its_symptom_to_the_place_in_a_lesson(page, site):
