@@ -207,10 +207,14 @@ def test_a_process_that_is_ready_and_gets_no_processor_does_not_wait(
 
 
 def test_the_kernel_is_asked_only_where_a_whole_second_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
     patience = Patience(waiting=10.0)
-    monkeypatch.setattr(clock, "ready", lambda: pytest.fail("read"))
+    monkeypatch.setattr(clock, "ready", lambda: asked.append(0.0) or 0.0)
     for _ in range(9):
         patience.spend(wall=0.1, cpu=0.0)
+    assert not asked
+    patience.spend(wall=0.2, cpu=0.0)
+    assert len(asked) == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="NOT TESTED: this kernel counts no ready time")
