@@ -60,18 +60,12 @@ def pair(
 
 
 def in_mode(mode: str, module: nn.Module, forward: Callable[[], Tensor], needs: list[Tensor]) -> Callable[[], object]:
-    """A call that does what the mode says; ``forward`` must read the module's train or eval mode when it is called."""
+    """Put the module in the mode, and return a call that does what the mode says."""
+    module.train(mode != "inference")
     if mode == "inference":
-
-        def call() -> object:
-            module.eval()
-            with torch.inference_mode():
-                return forward()
-
-        return call
+        return torch.inference_mode()(forward)
 
     def train() -> object:
-        module.train()
         output = forward()
         if mode == "forward":
             return output
