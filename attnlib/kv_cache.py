@@ -110,13 +110,14 @@ class RollingKVCache:
     ) -> tuple[Float[Tensor, "b h k d"], Float[Tensor, "b h k d"]]:
         """Append n positions, and return them after the window - 1 before them, in text order."""
         _check(self.k, k, v)
+        k, v = k.detach(), v.detach()
         start, stop = self.length, self.length + k.shape[-2]
         seen = torch.arange(max(0, start - self.window + 1), start, device=k.device) % self.window
         keys = torch.cat([self.k[:, :, seen].to(k.dtype), k], dim=-2)
         values = torch.cat([self.v[:, :, seen].to(v.dtype), v], dim=-2)
         kept = torch.arange(max(start, stop - self.window), stop, device=k.device) % self.window
-        self.k[:, :, kept] = k[:, :, k.shape[-2] - len(kept) :].detach().to(self.k.dtype)
-        self.v[:, :, kept] = v[:, :, v.shape[-2] - len(kept) :].detach().to(self.v.dtype)
+        self.k[:, :, kept] = k[:, :, k.shape[-2] - len(kept) :].to(self.k.dtype)
+        self.v[:, :, kept] = v[:, :, v.shape[-2] - len(kept) :].to(self.v.dtype)
         self.length = stop
         return keys, values
 

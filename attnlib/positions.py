@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
@@ -86,10 +87,10 @@ class LearnedPositions(nn.Module):
             return x + _rows(self.table, x, offset)
         check_positions(positions, x)
         try:
-            return x + self.table[positions].to(x.dtype)
+            return x + F.embedding(positions, self.table).to(x.dtype)
         except IndexError:
-            most = len(self.table) - 1
-            raise ValueError(f"positions must be between 0 and {most}, got up to {int(positions.max())}") from None
+            got = f"got {int(positions.min())} to {int(positions.max())}"
+            raise ValueError(f"positions must be within max_len = {len(self.table)}, {got}") from None
 
 
 def _rows(table: Tensor, x: Tensor, offset: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""All benchmarks of speed and memory but entering, watching and worker_memory, one after another."""
+"""All benchmarks of speed and memory, one after another."""
 
 import argparse
 import os
@@ -8,6 +8,7 @@ import torch
 from . import (
     decoding,
     encoder_block,
+    entering,
     first_check,
     floor,
     grading,
@@ -15,7 +16,9 @@ from . import (
     multi_head_attention,
     other_seeds,
     tiled,
+    watching,
     weights,
+    worker_memory,
 )
 from .measure import THREADS
 
@@ -32,6 +35,9 @@ for benchmark in (
     import_cost,
     first_check,
     grading,
+    entering,
+    watching,
+    worker_memory,
     other_seeds,
 ):
     print(f"\n{benchmark.__doc__}")

@@ -114,7 +114,12 @@ def test_padding_on_the_left_changes_nothing(parts):
         (
             lambda: models()(ids(), positions=torch.full((2, 9), 64)),
             ValueError,
-            "positions must be between 0 and 63, got up to 64",
+            "positions must be within max_len = 64, got 64 to 64",
+        ),
+        (
+            lambda: models()(ids(), positions=torch.arange(-1, 8).expand(2, 9)),
+            ValueError,
+            "positions must be within max_len = 64, got -1 to 7",
         ),
         (
             lambda: MultiHeadAttention(12, 3)(torch.ones(2, 5, 12), positions=torch.zeros(2, 5, dtype=torch.long)),

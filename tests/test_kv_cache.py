@@ -2,11 +2,12 @@ import pytest
 import torch
 from oracles import assert_agrees, devices, randoms, untyped
 
-from attnlib import KVCache, LanguageModel
+from attnlib import KVCache, LanguageModel, RollingKVCache
 
 
-def test_what_was_appended_comes_back_in_order():
-    cache = KVCache(2, 3, 11, 5, dtype=torch.float64)
+@pytest.mark.parametrize("kind", [KVCache, RollingKVCache])
+def test_what_was_appended_comes_back_in_order(kind):
+    cache = kind(2, 3, 11, 5, dtype=torch.float64)
     pieces = [randoms((2, 3, n, 5), (2, 3, n, 5), seed=n) for n in (4, 1, 6)]
     for i, (k, v) in enumerate(pieces, start=1):
         k_all, v_all = cache.append(k, v)
