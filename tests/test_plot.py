@@ -27,6 +27,7 @@ from attnlib.plot import (
     plot_heads,
     plot_links,
     plot_mask,
+    plot_reaction,
     show,
     use_style,
 )
@@ -119,6 +120,12 @@ def test_a_tensor_on_the_gpu() -> None:
     table = weights(3, 5).cuda()
     np.testing.assert_allclose(plot_attention(table).images[0].get_array(), table.cpu().numpy(), rtol=0, atol=1e-7)
     assert plot_mask(table > 0.1).images
+
+
+@pytest.mark.parametrize("origin", [-1, 1])
+def test_an_origin_that_is_no_atom_on_the_left_is_refused(origin: int) -> None:
+    with pytest.raises(ValueError, match="every origin must be between 0 and 0, an atom on the left, got"):
+        plot_reaction([(0, 0), (0, 0)], [], ["C", "O"], [origin], ax=plt.gca())
 
 
 def test_square_weights_share_their_tokens() -> None:

@@ -38,7 +38,7 @@ def plot_reaction(
     >>> [text.get_text() for text in ax.texts if text.get_text()]
     ['C2', 'O1', 'O', 'O1', 'C2']
 
-    Raises ValueError unless there are a point and a symbol for each atom.
+    Raises ValueError unless there are a point and a symbol for each atom, and every origin is an atom on the left.
     """
     import matplotlib.pyplot as plt
 
@@ -48,6 +48,8 @@ def plot_reaction(
             f"a point and a symbol for each atom of both sides are required, got {len(points)} points, "
             f"{len(symbols)} symbols and {len(origins)} origins"
         )
+    if not all(0 <= origin < r for origin in origins):
+        raise ValueError(f"every origin must be between 0 and {r - 1}, an atom on the left, got {list(origins)}")
     end = max(x for x, _ in points[:r]) - min(x for x, _ in points[:r])
     places = [*_moved(points[:r], 0.0), *_moved(points[r:], end + ARROW)]
     numbers = {origin: atom for atom, origin in enumerate(origins, start=1)}

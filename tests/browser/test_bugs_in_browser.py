@@ -49,10 +49,10 @@ def test_ten_bugs_are_found_one_after_another(opened):
         assert bug.locator("h2").inner_text().startswith(f"{number}. ")
         assert not bug.locator(".answer pre").is_visible()
         line(bug, wrong_lines(bug)[0]).click()
-        assert "at the first try" in bug.locator(".said").inner_text()
+        assert "on the first try" in bug.locator(".said").inner_text()
         repair = bug.locator(".answer pre").inner_text()
         assert re.search(r"^line \d+:\n[-+] ", repair)
-        assert opened.inner_text("#score") == f"{number} of 10 found, {number} of them at the first try."
+        assert opened.inner_text("#score") == f"{number} of 10 found, {number} of them on the first try."
         if number < 10:
             bug.locator(".next").click()
     assert not shown(opened).locator(".next").is_visible()
@@ -68,7 +68,7 @@ def test_another_line_is_said_to_be_right_and_costs_a_try(opened):
         assert bug.locator(".said").inner_text() == f"Line {number} does what it should."
     line(bug, wrong_lines(bug)[0]).click()
     assert "after 2 tries" in bug.locator(".said").inner_text()
-    assert opened.inner_text("#score") == "1 of 10 found, 0 of them at the first try."
+    assert opened.inner_text("#score") == "1 of 10 found, 0 of them on the first try."
     other.click(force=True)  # it is over
     assert bug.locator(".said").inner_text().startswith("Right")
 
@@ -80,7 +80,7 @@ def test_who_gives_up_sees_the_line_and_has_not_found_it(opened):
     assert bug.locator(".said").inner_text() == f"It was line {' or '.join(wrong_lines(bug))}."
     assert bug.locator(".lines .yes").count() == len(wrong_lines(bug))
     line(bug, wrong_lines(bug)[0]).click(force=True)
-    assert opened.inner_text("#score") == "0 of 10 found, 0 of them at the first try."
+    assert opened.inner_text("#score") == "0 of 10 found, 0 of them on the first try."
     assert opened.locator("#places button").first.get_attribute("aria-label") == "Bug 1, answer shown"
 
 

@@ -119,6 +119,11 @@ def test_whatever_an_attempt_does_becomes_a_report(attempt: object, said: str) -
     assert re.search(said, " ".join(report.message.split())), report.message
 
 
+def test_a_shape_that_a_probe_could_not_use_is_compared_as_it_was_returned() -> None:
+    report = run("write_matrices", lambda features: torch.zeros(2 * len(features), len(features)))
+    assert "expected shape (2, 7, 7), got (14, 7)" in report.message
+
+
 class RenamedLayer(SelfAttentionWith):
     def __init__(self, *sizes: int) -> None:
         super().__init__(*sizes)

@@ -41,6 +41,8 @@ class Observation:
 
     inputs: tuple[Any, ...] = ()
     outputs: tuple[Tensor, ...] | None = None
+    returned: tuple[tuple[int, ...], ...] = ()
+    """The shapes that the attempt returned, before a probe made the outputs of them."""
     gradients: dict[str, Tensor] | None = None
     connected: bool = True
     mutated: tuple[str, ...] = ()
@@ -65,6 +67,14 @@ class Observation:
     def measured_gradients(self) -> dict[str, Measured]:
         """The gradients, in the same way."""
         return {name: Measured(gradient) for name, gradient in (self.gradients or {}).items()}
+
+
+def both_shapes(expected: Observation, got: Observation, output: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of an output: as returned, if that of the attempt was such that a probe could make nothing of it."""
+    theirs, ours = (tuple(seen.measured[output].shape) for seen in (expected, got))
+    if ours in got.returned[output : output + 1] and ours != expected.returned[output]:
+        theirs = expected.returned[output]
+    return theirs, ours
 
 
 Memory = dict[tuple[object, ...], Observation]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observation import Measured, Observation
+from attnlib.checks.asking.observation import Measured, Observation, both_shapes
 from attnlib.checks.asking.observe import input_names
 from attnlib.checks.exercise import Case, Exercise
 
@@ -171,7 +171,7 @@ def _difference_of_kind(exercise: Exercise, case: Case, expected: Observation, g
     outputs = list(zip(expected.measured, got.measured, strict=True))
     for index, (want, have) in enumerate(outputs):
         if have.shape != want.shape:
-            return Difference("shape", "", index, _name(exercise, index), tuple(want.shape), tuple(have.shape))
+            return Difference("shape", "", index, _name(exercise, index), *both_shapes(expected, got, index))
     if not case.gradient and (found := _dtype_difference(exercise, case, expected, got)):
         return found
     for index, (want, have) in enumerate(outputs):

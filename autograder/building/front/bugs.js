@@ -25,7 +25,7 @@ function count() {
     place.textContent = `${i + 1}${end === "found" ? " ✓" : end ? " –" : ""}`;
     place.setAttribute("aria-label", `Bug ${i + 1}${end === "found" ? ", found" : end ? ", answer shown" : ""}`);
   });
-  const score = `${found.length} of ${bugs.length} found, ${atOnce} of them at the first try.`;
+  const score = `${found.length} of ${bugs.length} found, ${atOnce} of them on the first try.`;
   document.getElementById("score").textContent = over.length ? score : "";
 }
 
@@ -47,7 +47,7 @@ function answer(index, line) {
   if (mine.end || line.classList.contains("no")) return;
   mine.tries += 1;
   if (wrongIn(bug).includes(number)) {
-    finish(index, "found", `Right: line ${number}${mine.tries === 1 ? ", at the first try" : `, after ${mine.tries} tries`}.`);
+    finish(index, "found", `Right: line ${number}${mine.tries === 1 ? ", on the first try" : `, after ${mine.tries} tries`}.`);
   } else {
     line.classList.add("no");
     bug.querySelector(".said").textContent = `Line ${number} does what it should.`;

@@ -39,8 +39,8 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
     "The attention weights look wrong": {
         "leaks_the_future": Symptom(
             "The future leaks: an earlier position changes when a later one does",
-            "The last position of the input was changed, and earlier results moved, which they must not. In training "
-            "the loss then looks too good, and the model writes nonsense.",
+            "The last position of the input was changed, and earlier results moved, which they must not; or a mask "
+            "opened a later position. In training the loss then looks too good, and the model writes nonsense.",
         ),
         "weight_where_closed": Symptom(
             "Padding or the future gets attention although it is masked",
