@@ -6,8 +6,7 @@
 # real models do it, and then you train them all to find out what each one can and can't do.
 #
 # (There are more ways. The simplest is a table of positions that is learned, as in lesson 06, in BERT and in GPT-2. You
-# train that one here too. T5 learns one number for each *bucket* of distances, 1, 2, 3, …, 16 to 18, 19 and 20, …, and
-# adds it to the score.)
+# train that one here too.)
 #
 # | | |
 # | --- | --- |
@@ -224,8 +223,11 @@ show(
 )
 
 # %% [markdown]
+# Compare two columns: neighbours differ in the top row, and columns far apart at the bottom.
+#
 # Why two numbers for one hand? Because a step forward is then a *rotation*, the same one from any start. To go from
-# position $p$ to $p + s$, turn each hand by $s\,\theta_i$. As a matrix $R(s)$, for one hand:
+# position $p$ to $p + s$, turn each hand by $s\,\theta_i$. As a matrix $R(s)$, for one hand (its rows are the addition
+# formulas for sine and cosine):
 #
 # $$\begin{pmatrix} \sin (p+s)\theta \\ \cos (p+s)\theta \end{pmatrix} =
 # \begin{pmatrix} \cos s\theta & \sin s\theta \\ -\sin s\theta & \cos s\theta \end{pmatrix}
@@ -256,8 +258,8 @@ assert_close(table[40:50], table[:10] @ step(40, 32).T, atol=1e-5, rtol=0)
 # %% [markdown]
 # ## Turn the words instead · core
 #
-# The paper of 2017 *added* this table to the embeddings, and left it to $W^Q$ and $W^K$ to get it out again. Look at
-# the score you get, with $x$ for what a word is and $p$ for where it is:
+# The paper of 2017 *added* this table to the embeddings, and left it to $W^Q$ and $W^K$ to get it out again. Leave the
+# two matrices out for a moment, and look at the score, with $x$ for what a word is and $p$ for where it is:
 #
 # $$(x_i + p_i) \cdot (x_j + p_j) = x_i \cdot x_j + x_i \cdot p_j + p_i \cdot x_j + p_i \cdot p_j$$
 #
@@ -603,10 +605,13 @@ print("slopes of four heads:", (-bias_of(4, 1, 2)[:, 0, 0]).tolist())
 # %% [markdown]
 # ## See what the score knows · core
 #
-# One query vector, one key vector. Put the query at position 40 and move the key back, word by word. Then do the same
-# from position 90. If a scheme knows distance and nothing else, the two curves coincide.
+# Take one query vector and one key vector, and three schemes: the table added, the rotation, and ALiBi, which leaves
+# queries and keys alone and takes a fixed price off the score for each word of distance. Put the query at position 40
+# and move the key back, word by word. Then do the same from position 90. If a scheme knows distance and nothing else,
+# the two curves coincide.
 
 # %%
+bias_of = yours_or_ours("alibi_bias", globals())
 torch.manual_seed(seed)
 q, k = torch.randn(32), torch.randn(32)
 w_q, w_k = torch.randn(2, 32, 32) / math.sqrt(32)
@@ -657,12 +662,14 @@ show(
 #
 # *Which one wins?* Write down your guess, for two tasks.
 #
-# - **Two back.** Random tokens, 16 of them. At each position the model has to name the token two positions before. Only
-#   position counts. Then the same model gets 64 tokens, four times what it was trained on.
+# - **Two back.** Texts of 16 random tokens. At each position the model has to name the token two positions before. Only
+#   position counts. Then the same model gets texts of 64 tokens, four times what it was trained on.
 # - **English text.** Predict the next character. The model is trained on 64 characters at a time, and then reads 256.
 #
 # All models are alike apart from the positions, a few lines around your functions. There are five kinds: no positions
-# at all, a *learned* table (lesson 06's list), the sinusoidal table, rotary, and ALiBi.
+# at all, a *learned* table (lesson 06's list), the sinusoidal table, rotary, and ALiBi. For two back they have one
+# layer and no MLP, for English two layers with MLPs (`thinks=True`). `window` is for the test: with a window of 16,
+# each token sees only the last 16, itself included.
 
 # %%
 bias_for = functools.cache(bias_of)  # asked once for each length
@@ -867,7 +874,7 @@ assert found["sinusoidal, window of 16"]["16-31"] < 0.4
 # %% [markdown]
 # These are the shares of right answers, by position. The model was trained on positions up to 15. Five kinds, five ways
 # to fail. Before you read on: why can't ALiBi do it at all, although it never gets worse? And why does a *window*
-# (each token sees only the last 16) repair rotary, but not the sinusoidal table?
+# repair rotary, but not the sinusoidal table?
 #
 # Now the text, the English of Python's documentation, which comes with Python. The last tenth is kept for the test.
 
@@ -902,7 +909,8 @@ for kind in ("rotary", "ALiBi", "sinusoidal"):
 
 # %% [markdown]
 # All get the same test, pieces of 256 characters. Each reads them twice, once seeing everything, and once seeing only
-# the last 32 characters.
+# the last 32 characters. The picture shows both tasks. A pale band marks the length of training: watch what each line
+# does when it leaves the band.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1006,11 +1014,11 @@ show(
 #
 # - **Learned and sinusoidal** tables know the position exactly, but only as far as they were trained. The learned table
 #   has random numbers in the rows it never used. The sinusoidal one has well-defined rows there, but $W^Q$ and $W^K$
-#   have never seen them.
+#   have never seen them. A window doesn't make those positions any less new.
 # - **Rotary** says *where*, exactly two back, and goes on doing so for a few words beyond the trained length. Then it
 #   breaks, and not because the positions are too large: the score at distance 2 is the same everywhere, as you saw
 #   above. But there are more and more *other* distances, and this query and these keys were never trained to keep quiet
-#   at those.
+#   at those. A window shuts them out, and that's the whole repair.
 # - **ALiBi** says *how far*: near, not two back. Its ramp has no peak at 2, so in the left picture it's wrong three
 #   times out of four, at every length. In the right picture, nearness is most of what the next letter needs, and ALiBi
 #   doesn't break.
@@ -1045,11 +1053,13 @@ assert looks_like_two[:2] == [21, 40]
 # At a distance of 21 the two fastest hands are back where they were at 2, to within a twentieth of a turn. The first
 # query with such a key is at position 21, and at 40 a second one joins in. (The slower hands could tell 21 from 2. But
 # in 16 words even the fastest of them makes only a quarter of a turn, and this model has not learned to use them.)
+
+# %% [markdown]
+# ## Test the diagnosis · more
 #
-# The sinusoidal table's spikes at 34 and 59, where it's suddenly right in a quarter or half of the texts, have the same
-# cause. There are 25 words from 9 to 34, and again from 34 to 59. That's nearly four turns of the fastest hand of this
-# wider table and nearly three of the next, so both positions look like position 9, which was trained. The spikes vary
-# with the start, and a model can't live on them.
+# First the two spikes of the sinusoidal table in the picture, at 34 and 59. The clock explains them as well: from 9 to
+# 34 there are 25 words, and again from 34 to 59. That's nearly four turns of the fastest hand of this wider table and nearly three of the next (the next cell
+# counts), so both positions look like position 9, which was trained. (Where the spikes are varies with the start.)
 
 # %%
 for hand in (0, 1):
@@ -1058,13 +1068,9 @@ assert abs(turns(25, 0, 64) - 4) < 0.03
 assert abs(turns(25, 1, 64) - 3) < 0.03
 
 # %% [markdown]
-# ## Test the diagnosis · more
-#
-# The dotted lines say that rotary broke because of the *distance*: let each token see only as many tokens as in
-# training, or fewer, and the same weights are right at all 64 positions, without any further training. And the
-# sinusoidal table broke because of the *positions*, so a window hardly helps it. If that's so, there must be a way to
-# help it that leaves the weights alone as well. Keep the window, and start counting at 0 in each one. Every token then
-# needs a pass of its own through the model, which reads the last few tokens as if they were a whole text.
+# Rotary broke at new *distances*, the sinusoidal table at new *positions*. If that's so, there must be a way to help
+# the table as well, with the same weights. Keep the window, and start counting at 0 in each one. Every token then needs
+# a pass of its own through the model, which reads the last few tokens as if they were a whole text.
 #
 # ### Exercise: read in windows ({points}, difficulty 3, 15 minutes)
 #
@@ -1254,7 +1260,7 @@ print("seven words, then four more: the same as eleven at once")
 #
 # **What real models do today**
 #
-# - Rotary is nearly everywhere: LLaMA, Mistral, Qwen, Gemma. LLaMA 3 has a base of 500,000, for slower hands.
+# - Rotary is nearly everywhere: LLaMA, Mistral, Qwen, Gemma. A larger base makes slower hands, for longer texts.
 # - Longer texts come from squeezed positions and a little more training: position interpolation (Chen et al. 2023), and
 #   YaRN (Peng et al. 2023), which squeezes the slow hands and leaves the fast ones alone. `rotate` takes fractions.
 # - BLOOM and MPT use ALiBi. Some recent models leave positions out of some layers altogether; Kazemnejad et al. (2023)
@@ -1292,7 +1298,8 @@ print("seven words, then four more: the same as eleven at once")
 #   a large model.
 # - [Chen et al. 2023](https://arxiv.org/abs/2306.15595), position interpolation: how one factor in `positions` made
 #   models read sixteen times as far.
-# - [Raffel et al. 2020](https://arxiv.org/abs/1910.10683), T5: section 2.1 has the buckets, in one paragraph.
+# - [Raffel et al. 2020](https://arxiv.org/abs/1910.10683), T5: section 2.1, one paragraph on one more way. The model
+#   learns a number for each *bucket* of distances (1, 2, 3, …, 16 to 18, 19 and 20, …) and adds it to the score.
 # - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): what each kind does on tasks where length is everything.
 #
 # **Next:** you have attention, masks, blocks and positions. What's still missing before all of it writes, and how would

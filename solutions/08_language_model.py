@@ -12,8 +12,8 @@
 # ```
 #
 # A model made them up, one character after another. You'll build that model, every line from the loss to the dice, and
-# train it in fifteen seconds, with every function you wrote. Then you'll do what is usually left out: compare it with
-# plain counting, and look for something counting can't do at all.
+# train it in fifteen seconds. Then you'll do what is usually left out: compare it with plain counting, and look for
+# something counting can't do at all.
 #
 # | | |
 # | --- | --- |
@@ -196,10 +196,11 @@ print(f"ABAC: {surprise:.3f}")
 # x \leftarrow x + \mathrm{mlp}(\mathrm{norm}_3(x))$$
 #
 # GPT and its relatives have no memory. They leave out the second branch, and so does the model below: everything it
-# needs to know is in the text itself.
+# needs to know is in the text itself. You write the branch all the same, because with it you have both halves of the
+# Transformer of 2017.
 #
-# The parts are yours. Your causal attention from lesson 05 is the core of a GPT, and now it becomes part of one. Your
-# `layer_norm` from lesson 06 only needs its two parameters.
+# The parts are yours: causal attention from lesson 05, and `layer_norm` from lesson 06. That one is a function, so here
+# is a module that holds its gain and bias.
 
 # %%
 Attention = yours_or_ours("CausalSelfAttention", globals())
@@ -415,7 +416,8 @@ assert abs(first - math.log(len(letters))) < 0.3
 #
 # ### Exercise: the training loop ({points}, difficulty 3, 20 minutes)
 #
-# Write `train_language_model(model, batches, held_out, rate, warmup, every)`.
+# It's lesson 07's loop with one thing more: every few steps it looks at text it isn't trained on. Write
+# `train_language_model(model, batches, held_out, rate, warmup, every)`.
 #
 # - `batches` is `(steps, 2, b, n)`: for each step, the ids the model reads and the targets, which are the same ids with
 #   −100 where nothing is to be learned. `held_out` is such a pair as well, `(2, c, m)`.
@@ -486,6 +488,27 @@ check("train_language_model", train_language_model)
 #
 # </details>
 
+# %%
+train_loop = yours_or_ours("train_language_model", globals())
+
+
+def fit(model: nn.Module, batches: Tensor, held_out: Tensor, every: int) -> list[float]:
+    """Run your loop. Whenever it asks the model, the bar moves on or shows the new
+    loss."""
+    with training(len(batches)) as bar:
+
+        def look(_: nn.Module, given: tuple, logits: Tensor) -> None:
+            if model.training:
+                bar.update()
+            else:
+                bar.loss(loss_of(logits, held_out[1]))
+
+        hook = model.register_forward_hook(look)
+        losses = train_loop(model, batches, held_out, 6e-3, 20, every)
+        hook.remove()
+    return losses.tolist()
+
+
 # %% [markdown]
 # Three bugs in such a loop are quiet. A loss that isn't shifted looks like a great success. A model left in evaluation
 # mode goes on training, without dropout. And where padding counts as a target, the loss is lovely because much of the
@@ -516,27 +539,8 @@ overfitted = "C"
 # %%
 check("predict_overfitted", overfitted)
 
+
 # %%
-train_loop = yours_or_ours("train_language_model", globals())
-
-
-def fit(model: nn.Module, batches: Tensor, held_out: Tensor, every: int) -> list[float]:
-    """Run your loop. Whenever it asks the model, the bar moves on or shows the new
-    loss."""
-    with training(len(batches)) as bar:
-
-        def look(_: nn.Module, given: tuple, logits: Tensor) -> None:
-            if model.training:
-                bar.update()
-            else:
-                bar.loss(loss_of(logits, held_out[1]))
-
-        hook = model.register_forward_hook(look)
-        losses = train_loop(model, batches, held_out, 6e-3, 20, every)
-        hook.remove()
-    return losses.tolist()
-
-
 def lowest_loss(texts: list[str]) -> float:
     """The loss of a reader who knows these texts by heart: the entropy of what follows
     each beginning."""
@@ -568,14 +572,14 @@ assert 0.05 < floor < losses[-1] < floor + 0.02
 #
 # ## Roll the dice · more
 #
-# The model gives probabilities. To write, you have to choose. Three numbers say how, and you'll find them in every chat
-# program's settings. By hand, for three characters with the logits 2, 1 and 0:
+# The model gives probabilities. To write, you have to choose. Three numbers say how, and most programs that run a model
+# let you set them. By hand, for three characters with the logits 2, 1 and 0:
 #
 # | | $e^{\text{logit}/T}$ | probabilities |
 # |---|---|---|
 # | temperature $T = 1$ | 7.39, 2.72, 1 | 0.665, 0.245, 0.090 |
 # | $T = 2$, more even | 2.72, 1.65, 1 | 0.506, 0.307, 0.186 |
-# | $T = \frac12$, bolder | 54.6, 7.39, 1 | 0.867, 0.117, 0.016 |
+# | $T = \frac12$, sharper | 54.6, 7.39, 1 | 0.867, 0.117, 0.016 |
 #
 # As $T$ goes to 0, the largest logit gets everything. So temperature 0 is *defined* as taking the largest one.
 #
@@ -695,9 +699,11 @@ for temperature, expected in {
 # %% [markdown]
 # ## Write · core
 #
-# Now the loop: ask the model about the text so far, draw one token, append it, ask again. Everything is in the details.
-# The model has `max_len` positions, and the text may become longer. A batch has several texts, and they don't all end
-# at the same time. And a model that was being trained has dropout on.
+# Now the loop: ask the model about the text so far, draw one token, append it, ask again. `sample_next` draws:
+# `temperature` says how boldly (0 takes the likeliest token, 1 follows the model, more is wilder), and `top_k` and
+# `top_p` cut off the unlikely tokens. The rest is up to you. The model has `max_len` positions, and the text may become
+# longer. A batch has several texts, and they don't all end at the same time. And a model that was being trained has
+# dropout on.
 #
 # ### Exercise: generate ({points}, difficulty 3, 20 minutes)
 #
@@ -768,8 +774,8 @@ check("generate", generate)
 # %% [markdown]
 # ## Train it on colours · core
 #
-# Forget the eight lines. Here is a new model, with 32 lines in each step, drawn from nine tenths of the list. Every 40
-# steps your loop notes the loss on lines the model has never seen.
+# Here is a new model, with 32 lines in each step, drawn from nine tenths of the list. Every 40 steps your loop notes
+# the loss on lines the model has never seen.
 
 # %%
 write = yours_or_ours("generate", globals())
@@ -805,8 +811,7 @@ for temperature in (0, 0.7, 1.0, 2.0):
 
 # %% [markdown]
 # Hot, it spells at random; in between, it makes up words you could almost believe. Cold, all eight are the same, since
-# nothing is left to chance. (Why that one doesn't have to be the likeliest line is the first question of *Think
-# further*.)
+# nothing is left to chance.
 #
 # It invents the colours as well as the names. Do they fit? Look for yourself.
 
@@ -850,7 +855,8 @@ for line in written(mine, 6, 0.7):
 # ## Be honest: count · core
 #
 # Is that a good loss? A number means nothing by itself. Here is the oldest rival: count how often each character
-# follows the last one, the last two, the last five. It learns in a tenth of a second and has no weights at all.
+# follows the last one, the last two, the last five. (A run of $n$ characters is an *n-gram*.) Counting learns in a
+# tenth of a second and has no weights at all.
 #
 # Counts alone give 0 to anything they have never seen, and $-\ln 0$ is infinite. So each order is mixed with the one
 # below it. Witten and Bell do it like this, in letters of their own: $h$ is a context, the last $k$ characters (it has
@@ -962,9 +968,9 @@ show(
 
 # %% [markdown]
 # **A draw.** After all that work the model is about level with counts of four characters in a row. With 13,000
-# characters that's no surprise: a table has seen each of them after a single pass, and gradient descent needs many
-# passes to store as much. But look at the grey lines as well. From 4 characters on they get *worse*. More than a third
-# of the test's runs of six characters were never seen in training, and counting has nothing to say about those.
+# characters that's no surprise: a table stores all of them in a single pass, and gradient descent needs many passes to
+# store as much. But look at the grey lines as well. Beyond 4 characters they get *worse*. More than a third of the
+# test's runs of six characters were never seen in training, and counting has nothing to say about those.
 #
 # And does the model look at the colour? The colour comes first, so its digits soon leave a short context. Give both
 # rivals the colours of the test, let them write the likeliest name, and ask whether its last word (*green*, *blue*,
@@ -1015,10 +1021,10 @@ for reach in (5, 8, 12):
     assert sum(right[f"counting {reach} back"]) > 2 * sum(right["counting 3 back"])
 
 # %% [markdown]
-# So it does: it's right about half the time, far more often than if it always said *green*. With three characters in
-# view, counting has lost the colour, and does worse than that. But let it reach farther back, and it names far more of
-# them, and at twelve it nearly catches up. On lines this short, a table can keep up with a transformer. We need a text
-# on which it can't.
+# So it does: the model is right about half the time, far more often than if it always said *green*. Counting with three
+# characters in view has lost the colour, and does worse than always saying *green*. With a longer reach it's right far
+# more often, and at twelve characters it nearly catches up. On lines this short, a table can keep up with a
+# transformer. We need a text on which it can't.
 #
 # ## Compare what can be compared · more
 #
@@ -1059,8 +1065,8 @@ assert second_model < first_model
 # %% [markdown]
 # ## Find what counting cannot do · core
 #
-# So what is attention for? Give both of them a text in which the answer is *in the text*, but out of reach, and never
-# the same twice: lesson 04's dates.
+# So what is attention for? Give both rivals a text in which the answer is there to be read, but out of reach of short
+# runs, and never the same twice: lesson 04's dates.
 #
 # ```text
 #  Sunday, 20 July 1969=1969-07-20

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 09 · Fast decoding: do not compute it twice
 #
-# A model that writes produces one token, reads everything so far again, and produces the next one. Each token costs
-# more than the one before. Yet a chat model hardly slows down while it answers. In this lesson you build what it does
-# instead, show that the text doesn't change by a single character, and work out what it costs, which is memory. The
-# rest of the lesson saves some of that.
+# Your model of lesson 08 produces one token, reads everything so far again, and produces the next one. Each token costs
+# more than the one before. Yet a chat model hardly slows down while it answers: it computes nothing twice. In this
+# lesson you build that, show that the text doesn't change by a single character, and pay for it in memory. Then you get
+# some of the memory back.
 #
 # | | |
 # | --- | --- |
@@ -150,8 +150,8 @@ assert without[-1] > 3 * without[0]
 # ## Find what is computed twice · core
 #
 # What changes in the layers when one token is added at the end? Take three words with the keys 0, $\ln 3$, 0 and the
-# values 10, 20, 30, and a query of 1. (One head, one feature wide.) Then a fourth word comes, with the key $\ln 5$ and
-# the value 40.
+# values 10, 20, 30. (One head, one feature wide.) Then a fourth word comes, with the key $\ln 5$ and the value 40.
+# Every word's query is 1. The table follows the last word's.
 #
 # | | $e^{\text{score}}$ of the three | new | sum | output |
 # | --- | --- | --- | --- | --- |
@@ -196,9 +196,10 @@ assert_close(
 )
 
 # %% [markdown]
-# In the second layer the keys are computed from what the first one has found. So they stay the same only if the
-# *outputs* of earlier words stay the same, and for that no word may look ahead. It's the causal mask that makes a cache
-# possible. Here are the keys of a second layer before and after one more word, with the mask and without it.
+# But do the old keys and values stay right? In the second layer they're computed from what the first one has found. So
+# they stay the same only if the *outputs* of earlier words stay the same, and for that no word may look ahead. It's the
+# causal mask that makes a cache possible. Here are the keys of a second layer before and after one more word, with the
+# mask and without it.
 
 # %%
 torch.manual_seed(seed)
@@ -218,7 +219,8 @@ assert moved[True] < 1e-5
 assert moved[False] > 0.001
 
 # %% [markdown]
-# So an encoder such as BERT can't use a cache: each new word changes what all the others have become.
+# So an encoder such as BERT can't use a cache: each new word changes what all the others have become. A decoder can. In
+# the picture, orange is computed now, and grey is kept.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 2.6), layout="constrained")
@@ -490,8 +492,7 @@ for code, expected in plain.items():
     print("the same, character by character:", decode(expected).split("\n")[1])
 
 # %% [markdown]
-# Now the clock. To stop it at each token, here are the same steps as a class, which reads new ids when it's called and
-# can go back.
+# Now the clock. To time single tokens, here are the same steps as a class. Call it to read new ids; `forget` goes back.
 
 
 # %%
@@ -558,8 +559,8 @@ show(
 )
 
 # %% [markdown]
-# The first curve climbs and the second is almost flat. Almost: the new query still meets every key, so that part does
-# grow with the length. But it's one row of a product, where there used to be a whole table.
+# The first curve climbs and the second is almost flat. Almost: the new query still meets every key, one row where there
+# used to be a whole table.
 #
 # That explains two things you can observe in any chat. The wait before the first word is the *prompt*, which goes
 # through in one call, all positions side by side. After that the words come at a steady pace, one call each.
@@ -636,9 +637,10 @@ for name, (layers, heads, key_heads, width) in models.items():
     )
 
 # %% [markdown]
-# LLaMA 3 with its seventy billion weights needs *less* than LLaMA 2 with seven. And room isn't all that counts: for
-# every token the whole cache is read from memory once, and reading is what takes the time. In the time it takes to read
-# a number, a GPU could do hundreds of multiplications; here it does one or two.
+# LLaMA 3 with its seventy billion weights needs *less* than LLaMA 2 with seven, because its 64 heads keep only 8 pairs
+# of keys and values. And room isn't all that counts: for every token the whole cache is read from memory once, and
+# reading is what takes the time. While a GPU reads one number, it could do hundreds of multiplications; a cached number
+# gives it one or two to do.
 #
 # ## Share keys among heads · more
 #
@@ -651,6 +653,38 @@ for name, (layers, heads, key_heads, width) in models.items():
 # group that it reads 0  0  1  1      i // (h / g), and not i % g
 # ```
 #
+# In the picture each pair of keys and values is kept once, and four heads read it.
+
+# %%
+_, ax = plt.subplots(figsize=(8, 2.9), layout="constrained")
+for head in range(8):
+    group = head // 4
+    colour = (INK, ACCENT)[group]
+    ax.add_patch(plt.Rectangle((head, 2), 0.8, 0.6, facecolor=PALE, edgecolor=colour))
+    ax.text(head + 0.4, 2.3, f"q{head}", ha="center", va="center")
+    line = ("-", "--")[group]
+    ax.plot([head + 0.4, 4 * group + 1.9], [2, 0.8], line, color=colour)
+for group in range(2):
+    for i, name in enumerate("kv"):
+        box = plt.Rectangle(
+            (4 * group + 1 + i * 0.9, 0.2),
+            0.85,
+            0.6,
+            facecolor="0.9",
+            edgecolor=(INK, ACCENT)[group],
+        )
+        ax.add_patch(box)
+        at = 4 * group + 1.42 + i * 0.9
+        ax.text(at, 0.5, f"{name}{group}", ha="center", va="center")
+ax.set(xlim=(-0.2, 8), ylim=(0, 2.8))
+ax.axis("off")
+ax.set_title("Eight heads ask, two keep: a quarter of the cache")
+show(
+    "Eight boxes for heads of queries above two pairs of keys and values. Solid lines "
+    "lead from the first four heads to pair 0, dashed lines from the others to pair 1."
+)
+
+# %% [markdown]
 # ### Exercise: attend in groups ({points}, difficulty 3, 12 minutes)
 #
 # Write `grouped_query_attention(q, k, v)`.
@@ -735,35 +769,6 @@ print(
     "agree"
 )
 
-# %%
-_, ax = plt.subplots(figsize=(8, 2.9), layout="constrained")
-for head in range(8):
-    group = head // 4
-    colour = (INK, ACCENT)[group]
-    ax.add_patch(plt.Rectangle((head, 2), 0.8, 0.6, facecolor=PALE, edgecolor=colour))
-    ax.text(head + 0.4, 2.3, f"q{head}", ha="center", va="center")
-    line = ("-", "--")[group]
-    ax.plot([head + 0.4, 4 * group + 1.9], [2, 0.8], line, color=colour)
-for group in range(2):
-    for i, name in enumerate("kv"):
-        box = plt.Rectangle(
-            (4 * group + 1 + i * 0.9, 0.2),
-            0.85,
-            0.6,
-            facecolor="0.9",
-            edgecolor=(INK, ACCENT)[group],
-        )
-        ax.add_patch(box)
-        at = 4 * group + 1.42 + i * 0.9
-        ax.text(at, 0.5, f"{name}{group}", ha="center", va="center")
-ax.set(xlim=(-0.2, 8), ylim=(0, 2.8))
-ax.axis("off")
-ax.set_title("Eight heads ask, two keep: a quarter of the cache")
-show(
-    "Eight boxes for heads of queries above two pairs of keys and values. Solid lines "
-    "lead from the first four heads to pair 0, dashed lines from the others to pair 1."
-)
-
 # %% [markdown]
 # Can you do that to a model that has already been trained, with keys for each head? Ainslie and others pooled the
 # trained matrices: the keys of a group are the *mean* of the keys of its heads. Then they trained for a twentieth of
@@ -815,9 +820,9 @@ assert [11 - i for i in range(12) if reached[i]] == [6, 5, 4, 3, 2, 1, 0]
 # %% [markdown]
 # ## Go around in a ring · more
 #
-# With a window of $w$, the cache needs only $w$ slots. A new word takes the place of the oldest one: word $i$ goes to
-# slot $i \bmod w$. The order in the buffer is then no longer that of the text, but that does no harm. A sum has no
-# order, and each key carries its position with it, because the position was in the vector it was made of.
+# Let a new word take the place of the oldest one: with $w$ slots, word $i$ goes to slot $i \bmod w$. The order in the
+# buffer is then no longer that of the text, but that does no harm. A sum has no order, and each key carries its
+# position with it, because the position was in the vector it was made of.
 #
 # ### Fix: the rolling cache ({points}, difficulty 3, 8 minutes)
 #
@@ -1030,9 +1035,9 @@ check("accept", accept)
 # </details>
 
 # %% [markdown]
-# The draft is a table here: how often each character follows each pair of characters. It knows nothing else, and costs
-# next to nothing. First the proof, as far as counting can prove it: draw the next character after one context 20,000
-# times, by way of the draft. The frequencies must be the target's. The control accepts every guess.
+# The draft is a table here: how often each character follows each pair of characters. First the proof, as far as
+# counting can prove it: draw the next character after one context 20,000 times, by way of the draft. The frequencies
+# must be the target's. The control accepts every guess.
 
 # %%
 decide = yours_or_ours("accept", globals())
@@ -1118,6 +1123,8 @@ assert 1.2 < new_tokens / calls <= 5
 #
 # **Keep keys and values, never queries: with a causal mask, what has been computed stays right.**
 #
+# You can now say what may be kept and why, write with a cache, and show that it changes nothing but the time.
+#
 # | | |
 # | --- | --- |
 # | formula | bytes = 2 · batch · layers · kv_heads · length · d_head · bytes per number |
@@ -1169,7 +1176,7 @@ assert 1.2 < new_tokens / calls <= 5
 # - [Leviathan et al. 2022](https://arxiv.org/abs/2211.17192), speculative decoding: appendix A is the proof of what you
 #   have counted.
 #
-# **Next:** the cache is small now, but the *weights* of a long prompt are still a table of $n^2$ numbers: for 100,000
-# words 40 GB in every head. How can you use a table and never write it down? Lesson 10.
+# **Next:** the cache is small now, but the *attention weights* of a long prompt are still a table of $n^2$ numbers, for
+# 100,000 words 40 GB in every head. How can you use a table and never write it down? Lesson 10.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/09_fast_decoding.ipynb`.*

@@ -19,14 +19,12 @@
 import copy
 import itertools
 import math
-import random
 import time
 from functools import partial
 
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
-from matplotlib.colors import XKCD_COLORS
 from torch import Tensor, nn
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
@@ -34,6 +32,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import attnlib
 from attnlib.checks import check, trained, yours_or_ours
 from attnlib.checks.your_turn import usable_number
+from attnlib.colours import colour_lines
 from attnlib.memory import bytes_kept, largest_tensor
 from attnlib.plot import ACCENT, GREY, INK, PALE, show, training, use_style
 
@@ -45,11 +44,10 @@ seed = 0
 # %% [markdown]
 # ## Count what is made · core
 #
-# How much memory does attention take? The memory of the process isn't a good answer. It also holds PyTorch, and freed
-# memory isn't given back at once. Two other numbers can be counted: the largest tensor any operation makes,
-# `largest_tensor(call, *inputs)`, and the bytes autograd keeps for the backward pass, `bytes_kept(call, *inputs)`.
-# (Scratch memory inside a fused operation isn't seen.) Here is attention as in lesson 02, with the whole table of
-# scores and of weights:
+# How much memory does attention take? The memory of the whole process says little, but two numbers can be counted
+# exactly: the largest tensor any operation makes, `largest_tensor(call, *inputs)`, and the bytes autograd keeps for the
+# backward pass, `bytes_kept(call, *inputs)`. (Scratch memory inside a fused operation isn't seen.) Here is attention as
+# in lesson 02, with the whole table of scores and of weights:
 
 
 # %%
@@ -208,8 +206,59 @@ assert (not_rescaled > 2 * l).all()
 # | rescaled by $e^{3-5} = 0.135$ | 5 | 0.154 | $0.135 \cdot 21.353 = 2.890$ |
 # | after 2, 5 | 5 | 1.203 | $2.890 + 0.050 \cdot 30 + 1 \cdot 40 = 44.383$ |
 #
-# The result is $44.383 / 1.203 = 36.88$. At no point was there a row of four weights.
-#
+# The result is $44.383 / 1.203 = 36.88$. At no point was there a row of four weights. The picture shows the
+# same lines. Watch what happens to $l$ and $o$ when $m$ grows.
+
+# %%
+_, ax = plt.subplots(figsize=(9, 2.7), layout="constrained")
+ax.set(
+    xlim=(0, 9.2),
+    ylim=(0, 2.5),
+    title="Three numbers go along; when m grows, l and o shrink together",
+)
+ax.axis("off")
+boxes = [
+    (0.1, "scores 1, 3\nvalues 10, 20", PALE, INK),
+    (2.0, "m = 3\nl = 1.135\no = 21.35", "white", INK),
+    (4.1, "m = 5\nl = 0.154\no = 2.89", "white", ACCENT),
+    (6.2, "m = 5\nl = 1.203\no = 44.38", "white", INK),
+    (8.0, "o / l\n= 36.88", PALE, INK),
+]
+for left, text, colour, edge in boxes:
+    ax.text(
+        left + 0.5,
+        1.9,
+        text,
+        ha="center",
+        va="center",
+        bbox={"boxstyle": "round,pad=0.5", "fc": colour, "ec": edge},
+    )
+ax.text(
+    5.65,
+    0.5,
+    "scores 2, 5\nvalues 30, 40",
+    ha="center",
+    va="center",
+    bbox={"boxstyle": "round,pad=0.5", "fc": PALE, "ec": INK},
+)
+for start, end, y in (
+    (1.25, 1.95, 1.9),
+    (3.1, 4.0, 1.9),
+    (5.2, 6.05, 1.9),
+    (7.35, 7.95, 1.9),
+):
+    ax.annotate("", (end, y), (start, y), arrowprops={"arrowstyle": "->", "color": INK})
+ax.annotate(
+    "", (5.65, 1.8), (5.65, 0.95), arrowprops={"arrowstyle": "->", "color": INK}
+)
+ax.text(3.55, 2.15, "· $e^{3-5}$", ha="center", color=ACCENT)
+show(
+    "Five boxes in a row. The first block makes m = 3, l = 1.135, o = 21.35. With m = "
+    "5, l and o shrink by e to the minus 2. The second block is added, and o divided "
+    "by l is 36.88."
+)
+
+# %% [markdown]
 # ### Fix: attention in one pass ({points}, difficulty 3, 8 minutes)
 #
 # The function below was written in a hurry and has two bugs. One shows whenever a later block has a larger score than
@@ -270,61 +319,12 @@ print(
     f"{at_once.item():.2f}"
 )
 
-# %%
-_, ax = plt.subplots(figsize=(9, 2.7), layout="constrained")
-ax.set(
-    xlim=(0, 9.2),
-    ylim=(0, 2.5),
-    title="Three numbers go along; when m grows, l and o shrink together",
-)
-ax.axis("off")
-boxes = [
-    (0.1, "scores 1, 3\nvalues 10, 20", PALE, INK),
-    (2.0, "m = 3\nl = 1.135\no = 21.35", "white", INK),
-    (4.1, "m = 5\nl = 0.154\no = 2.89", "white", ACCENT),
-    (6.2, "m = 5\nl = 1.203\no = 44.38", "white", INK),
-    (8.0, "o / l\n= 36.88", PALE, INK),
-]
-for left, text, colour, edge in boxes:
-    ax.text(
-        left + 0.5,
-        1.9,
-        text,
-        ha="center",
-        va="center",
-        bbox={"boxstyle": "round,pad=0.5", "fc": colour, "ec": edge},
-    )
-ax.text(
-    5.65,
-    0.5,
-    "scores 2, 5\nvalues 30, 40",
-    ha="center",
-    va="center",
-    bbox={"boxstyle": "round,pad=0.5", "fc": PALE, "ec": INK},
-)
-for start, end, y in (
-    (1.25, 1.95, 1.9),
-    (3.1, 4.0, 1.9),
-    (5.2, 6.05, 1.9),
-    (7.35, 7.95, 1.9),
-):
-    ax.annotate("", (end, y), (start, y), arrowprops={"arrowstyle": "->", "color": INK})
-ax.annotate(
-    "", (5.65, 1.8), (5.65, 0.95), arrowprops={"arrowstyle": "->", "color": INK}
-)
-ax.text(3.55, 2.15, "· $e^{3-5}$", ha="center", color=ACCENT)
-show(
-    "Five boxes in a row. The first block makes m = 3, l = 1.135, o = 21.35. With m = "
-    "5, l and o shrink by e to the minus 2. The second block is added, and o divided "
-    "by l is 36.88."
-)
-
 # %% [markdown]
 # ## Put two parts together · core
 #
-# So far the blocks come one after another. Must they? All there is to know about a part of the keys is in its $o$, $m$
-# and $l$. Two such parts can be put together by the rule you've already used, except that now neither is the new one,
-# and both are rescaled to the larger $m$.
+# So far three numbers go along from one block to the next, as in the picture. Must the blocks come in order? All there
+# is to know about a part of the keys is in its $o$, $m$ and $l$. Two such parts can be put together by the rule you've
+# already used, except that now neither is the new one, and both are rescaled to the larger $m$.
 #
 # $$m = \max(m_1, m_2) \qquad l = e^{m_1 - m}\, l_1 + e^{m_2 - m}\, l_2 \qquad
 # o = e^{m_1 - m}\, o_1 + e^{m_2 - m}\, o_2$$
@@ -773,8 +773,8 @@ largest = {
 }
 
 # %% [markdown]
-# On a plot with two logarithmic axes, a cost that grows like $n^2$ is a line with slope 2, and one that grows like $n$
-# has slope 1.
+# By which power of $n$ does a cost grow? Double $n$: a cost that grows like $n^2$ becomes four times as large, one that
+# grows like $n$ twice as large.
 
 
 # %%
@@ -813,7 +813,8 @@ for size in block_sizes:
 
 # %% [markdown]
 # In Python each step costs a few microseconds, so tiny blocks drown in overhead. (Nor can you say here what is kept in
-# fast memory. A GPU's kernels can, and use blocks of 64 or 128 words, because that's what fits.)
+# fast memory. A *kernel*, a program for the GPU itself, can. It uses blocks of 64 or 128 words, because that's what
+# fits.)
 #
 # **Your turn.** How long a text can you afford? Change `n` and `size` and run the cell. Before you do, work out what
 # `n` costs with the table. Try the 100,000 words with which this lesson began, in blocks of 1024: it takes a while, but
@@ -842,9 +843,10 @@ print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.
 # and $dP$ for the gradient of the loss with respect to $P$. Given $P$ and $dP$, what is $dS$?
 #
 # By hand: two keys with weights 0.25 and 0.75, values 10 and 20, and the output itself as the loss. The output is $0.25
-# \cdot 10 + 0.75 \cdot 20 = 17.5$, and $dP = (10, 20)$. Now nudge the first score up by 0.01. Its exponential grows by
-# 1 %, so the weights become $0.2525 / 1.0025$ and $0.75 / 1.0025$, or 0.2519 and 0.7481, and the output 17.481. It has
-# changed by −0.0187, which is −1.87 for each unit of the score. So the first entry of $dS$ must be about −1.87.
+# \cdot 10 + 0.75 \cdot 20 = 17.5$, so $dP$ is the two values, $(10, 20)$. Now nudge the first score up by 0.01. Its
+# exponential grows by 1 %, so the weights become $0.2525 / 1.0025$ and $0.75 / 1.0025$, or 0.2519 and 0.7481, and the
+# output 17.481. It has changed by −0.0187, which is −1.87 for each unit of the score. So the first entry of $dS$ must
+# be about −1.87.
 #
 # You can do the same with any function and any formula. Nudge each number up and down, and see what the loss does. This
 # is called *gradient checking*, and nobody should trust a derivation that hasn't been through it.
@@ -947,13 +949,15 @@ assert derived(weights, grad_weights).sum(dim=-1).abs().max() < 1e-12
 #
 # $$P_{ij} = e^{s_{ij} - L_i}$$
 #
-# The rest is the chain rule. With $O = PV$ and $S = QK^\top / \sqrt d$, and $dO$ for the gradient that arrives:
+# The rest is the chain rule. Since $O_i = \sum_j P_{ij} v_j$, a change of $v_j$ reaches every output $O_i$, times
+# $P_{ij}$, and a change of $P_{ij}$ moves $O_i$ by $v_j$. Written as matrices, with $O = PV$, $S = QK^\top / \sqrt d$,
+# and $dO$ for the gradient that arrives:
 #
 # $$dV = P^\top dO \qquad dP = dO\, V^\top \qquad dS_{ij} = P_{ij}\,(dP_{ij} - D_i)$$
 #
 # $$dQ = dS\,K / \sqrt d \qquad dK = dS^\top Q / \sqrt d$$
 #
-# The middle one is yours, with $D_i = \sum_j P_{ij}\, dP_{ij}$. That seems to need the whole row. It doesn't, because
+# The one for $dS$ is yours, with $D_i = \sum_j P_{ij}\, dP_{ij}$. That seems to need the whole row. It doesn't, because
 # $\sum_j P_{ij} (dO_i \cdot v_j) = dO_i \cdot \sum_j P_{ij} v_j = dO_i \cdot O_i$, one dot product with the output,
 # which you already have. (In the two-key example it's 17.5, and $0.25 \cdot (10 - 17.5) = -1.875$.)
 #
@@ -1097,7 +1101,8 @@ class Flash(torch.autograd.Function):
 
 
 # %% [markdown]
-# How much is that, beside what autograd keeps for the table?
+# How much is that, beside what autograd keeps for the table? In the picture both axes are logarithmic, so a cost that
+# grows like $n^2$ is a line of slope 2, and one that grows like $n$ has slope 1.
 
 # %%
 tiled = lambda q, k, v: Flash.apply(q, k, v, 64, False)  # noqa: E731
@@ -1180,21 +1185,7 @@ def with_attention(model: nn.Module, in_tiles: bool) -> nn.Module:
 
 # %%
 Model = yours_or_ours("LanguageModel", globals())
-rude = "poo shit puke snot vomit barf booger pee piss diarrhea bile ugly nasty sick"
-
-
-def line_of(name: str, code: str) -> str:
-    """("xkcd:apricot", "#ffb16d") -> "#fc6 apricot", as in lesson 08."""
-    steps = [round(int(code[i : i + 2], 16) / 51) for i in (1, 3, 5)]
-    return "#" + "".join("0369cf"[step] for step in steps) + name.replace("xkcd:", " ")
-
-
-colours = [
-    line_of(name, code)
-    for name, code in XKCD_COLORS.items()
-    if not any(word in name for word in rude.split())
-]
-random.Random(0).shuffle(colours)
+colours = colour_lines()
 letters = ["\n", *sorted(set("".join(colours)))]
 rows = [torch.tensor([letters.index(x) for x in f"\n{line}\n"]) for line in colours]
 lines = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-100)
@@ -1313,8 +1304,7 @@ assert multiplications["attnlib's tiles"] == 7
 # More, not fewer: two products forward and four backward with the table, and a fifth one backward in tiles, which
 # computes the scores again. And still flash attention is faster on a GPU, by a factor of two to four in its authors'
 # measurements. A GPU can do hundreds of multiplications in the time it takes to fetch one number from slow memory. You
-# counted the traffic above, and *traffic* is what was saved. The multiplications were cheap all along. (In Python it's
-# slower, of course. The loops cost more than the traffic.)
+# counted the traffic above, and *traffic* is what was saved. The multiplications were cheap all along.
 #
 # ## Read how others write it · more
 #
@@ -1347,6 +1337,9 @@ assert multiplications["attnlib's tiles"] == 7
 #
 # **A softmax can be built up from parts, in any order, if each part brings its largest score, its sum and its output.**
 #
+# You can now compute attention without making the table, split it among processors, and say what that saves. What you
+# can't do in Python is make it fast. That takes a kernel.
+#
 # | | |
 # | --- | --- |
 # | formula | $m = \max(m_1, m_2)$, $l = e^{m_1 - m} l_1 + e^{m_2 - m} l_2$, $o$ likewise; at the end $o / l$ |
@@ -1362,8 +1355,7 @@ assert multiplications["attnlib's tiles"] == 7
 # - Most are trained with a kernel of this kind, such as FlashAttention 2 (Dao 2023), which shares out the tiles better,
 #   or 3 (Shah and others 2024), which can also use the 8-bit units of new GPUs. The mathematics is what you have
 #   written.
-# - Long contexts are trained with ring attention or its relatives (Liu and others 2023), with each machine holding a
-#   part of the text.
+# - Long contexts are trained with ring attention or its relatives (Liu and others 2023).
 # - Windows, documents packed into one row, and other masks are written as block masks (FlexAttention, 2024): a closed
 #   tile costs nothing, whatever the rule.
 #

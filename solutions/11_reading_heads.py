@@ -120,6 +120,10 @@ def short(numbers: Tensor, digits: int = 2) -> list:
 # A note needs room. Lesson 06's residual stream is a vector that everybody adds to, so give each thing columns of its
 # own. Then a head is nothing but wires between columns: $W^{QK} = W^Q (W^K)^\top$ connects the columns a query asks
 # with to the columns a key answers with, and $W^{OV} = W^V W^O$ the columns a head reads to those it writes.
+#
+# Read the picture from below. Each token has three parts, *token*, *before* and *guess*. Layer 0 copies each token one
+# place to the right, into *before*. Then follow the orange wire from the last A to the note that answers it, and the
+# blue one from that token to the last *guess*.
 
 # %%
 words_of = ["BOS", "A", "B", "C", "A"]
@@ -691,10 +695,13 @@ film(
 # Olsson and others found the same drop in [every model with more than one layer that they
 # trained](https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html), from two layers up
 # to 13 billion weights. Why do the two appear together? As long as no head of layer 1 asks, there's little to gain from
-# noting who came before, and as long as nobody has noted it, there's nothing to ask for.
+# noting who came before, and as long as nobody has noted it, there's nothing to ask for. Think of two factors of a
+# product that both start near zero: slow at first, then faster and faster. That's what a cliff looks like. (This is an
+# argument, not a measurement.)
 #
-# What does the model make of it? Here is the same sequence: after each token, the probability it gave to the token that
-# came next, and to each token of the block.
+# What does the model do with these heads? Here is the same sequence: after each token, the probability it gave to the
+# token that came next, and to each token of the block. In the lower panel, look for a dark line that walks down the
+# block once for each repeat.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -815,9 +822,9 @@ assert on_control.max() < 0.25 * by_token.min()
 assert distance_on_control.mean() > 0.6 * by_distance.mean()
 
 # %% [markdown]
-# Now they part. Without repeats the heads you found have nothing to look for, and their score drops to about that of
-# even weights. The heads that go by distance hardly notice. Same picture, two reasons, and only the control tells
-# which.
+# Now the two models part. Without repeats the heads you found have nothing to look for, and their score drops to about
+# that of even weights. The heads that go by distance hardly notice. Same picture, two reasons, and only the control
+# tells which.
 #
 # %% [markdown]
 # ## Ask where a head looks when there is nothing to find · more
@@ -1132,7 +1139,8 @@ assert missed[0, back_head] > 4 * missed[0].sort().values[-2]
 
 # %%
 def only(layer: int, heads: list[int], volume: float = 1.0) -> Tensor:
-    """The logits if only these heads of a layer speak, so loud; the rest is a mean."""
+    """The logits if only these heads of a layer speak, at this volume; the others are
+    replaced by their means."""
     chosen = model.layers[layer]
 
     def replaced(_, inputs):
@@ -1163,9 +1171,8 @@ assert told[1] - told[0] > 0.4  # so the others look back, too
 assert told[3] > 3.5
 
 # %% [markdown]
-# So it isn't one head here, one head there, *neither of any use without the other*, as in the machine you built. The
-# others, two or three of which look back with about half of their weight, carry part of the load. Only without all four
-# is nothing left. And in layer 1?
+# So it isn't one head in each layer, as in the machine you built. The other three carry part of the load; two or three
+# of them look back with about half of their weight. Only without all four is nothing left. And in layer 1?
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1189,15 +1196,23 @@ assert max(right_on_repeats(each, probe) for each in louder) < 0.9
 assert right_on_repeats(model(probe), probe) > 0.92
 
 # %% [markdown]
-# All four do the same kind of job, but they don't stand in for one another. A single head is left at a loss of more
-# than 2, not far below the price of knowing only which tokens are in the block (2.77). And yet its likeliest guess is
-# right more often than not. Is it only too quiet? The control is to let it speak three times as loud. That helps, so
-# part of it is volume: logits add up, and each head supplies a part of the sum. But it's still right less often than
-# all four together, so they also cover for each other's mistakes. *They add up.*
+# All four do the same kind of job, but none can stand in for the others. A single head is left at a loss of more than
+# 2, not far below the price of knowing only which tokens are in the block (2.77). And yet its likeliest guess is right
+# more often than not. Is it only too quiet? The control lets it speak three times as loud. That helps, so part of it
+# is volume: logits add up, and each head supplies a part of the sum. But the loud head is still right less often than
+# all four together, so they also cover for each other's mistakes.
 #
 # An ablation tells you what the *rest* can't do without a head. If the loss stays low, the head may be useless, or the
 # others may carry on. Even GPT-2 small has heads that start to work only when another is knocked out ([Wang and
 # others](https://arxiv.org/abs/2211.00593) call them backup heads).
+
+# %% [markdown]
+# ---
+#
+# ## Second evening: read it from the weights · more
+#
+# You know where the heads look, and what is lost without them. Now read from the weights what a head writes and which
+# heads it listens to, and then cut a single wire between two of them.
 
 # %% [markdown]
 # ## Multiply a head out · more
@@ -1319,8 +1334,8 @@ assert by_rank[4] < min(alone_copies)
 # $$x_q\, W^{QK} (x W^{OV})^\top = x_q \left( W^{QK}\, (W^{OV})^\top \right) x^\top$$
 #
 # How large is the product in the middle? If one head writes in directions that the other doesn't read, it's 0. Elhage
-# and others compare Frobenius norms. In the same way the query side gives $W^{OV} W^{QK}$, and the values of the second
-# head give $W^{OV}_0 W^{OV}_1$:
+# and others compare *Frobenius norms*, the root of the sum of all squared entries. In the same way the query side gives
+# $W^{OV} W^{QK}$, and the values of the second head give $W^{OV}_0 W^{OV}_1$:
 #
 # $$\text{K:}\ \frac{\lVert W^{QK} (W^{OV})^\top \rVert}{\lVert W^{QK} \rVert \, \lVert W^{OV} \rVert} \qquad
 # \text{Q:}\ \frac{\lVert W^{OV}\, W^{QK} \rVert}{\lVert W^{OV} \rVert \, \lVert W^{QK} \rVert} \qquad
@@ -1707,6 +1722,9 @@ assert agree < 0.5
 #
 # **A picture of attention says where a head looks; only an intervention says what that does.**
 #
+# You can now build an induction head, find one, and test by ablation what it does, all in a model without MLPs and
+# norms. What carries over to a large model has to be tested there.
+#
 # | | |
 # | --- | --- |
 # | formula | $C = W_E W_i^V W_i^O W_U$ (what head $i$ says), $W_i^Q (W_i^K)^\top$ (whom it asks) |
@@ -1720,8 +1738,6 @@ assert agree < 0.5
 #
 # - In models of 8 and 20 billion weights, knocking out a few of the strongest induction heads costs much of what they
 #   learn from examples in the prompt ([Crosbie and Shutova 2024](https://arxiv.org/abs/2407.07011)).
-# - Attention sinks are kept on purpose in long conversations (StreamingLLM), or given a place of their own: gpt-oss
-#   learns a score for *nobody* in each head.
 # - MLPs have most of the weights, and are harder to read. Sparse autoencoders and transcoders try to take apart what
 #   they write ([Ameisen and others 2025](https://transformer-circuits.pub/2025/attribution-graphs/methods.html)).
 #
@@ -1731,7 +1747,6 @@ assert agree < 0.5
 #    there without any head looking one position back?
 # 2. Our model used the token *before* the last one to choose between two candidates. What would a head of layer 0 have
 #    to note for that, and which wire would have to read it?
-# 3. Why did the two kinds of heads appear together, and not one after the other?
 #
 # <details><summary>Answers</summary>
 #
@@ -1740,9 +1755,6 @@ assert agree < 0.5
 # 2. A note of the token *two* positions back would do. The key after the match holds it, and the query holds, as its
 #    own note, the token one back. So the queries would have to read what layer 0 wrote as well, a little Q-composition.
 #    The heads of layer 0 that look back with half of their weight are candidates. You have the tools to test it.
-# 3. Each gains little without the other, so its gradient is small, and grows as the other gets stronger. Think of two
-#    factors of a product that both start near zero: slow at first, then faster and faster. That's what a cliff looks
-#    like. (This is an argument, not a measurement.)
 #
 # </details>
 #
@@ -1755,8 +1767,6 @@ assert agree < 0.5
 # - [Jain and Wallace 2019](https://arxiv.org/abs/1902.10186) and [Wiegreffe and Pinter
 #   2019](https://arxiv.org/abs/1908.04626): *Attention is not Explanation*, and *Attention is not not Explanation*;
 #   read both, in this order.
-# - [Xiao et al. 2023](https://arxiv.org/abs/2309.17453), attention sinks: what happens to a long conversation when the
-#   first tokens are forgotten.
 # - [Wang et al. 2022](https://arxiv.org/abs/2211.00593), a circuit of 26 heads in GPT-2 that finds out who gets the
 #   drink: the method of this lesson, on a sentence.
 #

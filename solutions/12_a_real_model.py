@@ -76,6 +76,8 @@ show(
 )
 
 # %% [markdown]
+# One oxygen on the left has no number: it leaves, as water.
+#
 # The model reads such texts and was trained on one task, which BERT made famous. Some tokens are replaced by `[MASK]`,
 # and the model has to say what was there. It isn't causal, so every token sees both sides. It's an
 # [ALBERT](https://arxiv.org/abs/1909.11942) that [Schwaller and others](https://doi.org/10.1126/sciadv.abe4166) trained
@@ -355,9 +357,10 @@ for place in (text.index(">>") + 3, len(text) - 2):
 # %% [markdown]
 # Is that knowledge, or spelling? Mask every second atom of the product, and as the control hide the left side. For this
 # and everything after it there are 144 reactions of six textbook kinds. They were made from templates, so it's known
-# where each atom comes from. (The templates leave out what a chemist would add to the flask, such as the reducing
-# agent, and whatever comes out besides the product, such as water or hydrogen bromide. And one origin is a convention:
-# in the flask, an acid's two oxygens trade roles. The templates say that the OH leaves and the =O stays.)
+# where each atom comes from. Results are printed for each third of them, to show whether they hold in every one. (The
+# templates leave out what a chemist would add to the flask, such as the reducing agent, and whatever comes out besides
+# the product, such as water or hydrogen bromide. And one origin is a convention: in the flask, an acid's two oxygens
+# trade roles. The templates say that the OH leaves and the =O stays.)
 
 # %%
 every = [r for r in chemistry.reactions() if "respelled" not in r.kind]
@@ -408,9 +411,9 @@ assert made.count(commonest) / len(made) < 0.55
 
 # %% [markdown]
 # So spelling alone goes a long way. (Saying the most common token every time would get only about half of the atoms
-# right.) That's worth knowing: a model that fills in 85 % needn't know anything about the reaction. To get nearly all
-# of them it needs the left side, above all for atoms other than carbon, of which spelling gets only about half. So the
-# model looks across the arrow. Where?
+# right.) A model that fills in 85 % needn't know anything about the reaction. To get nearly all of them it needs the
+# left side, above all for atoms other than carbon, of which spelling gets only about half. So the model looks across
+# the arrow. Where?
 #
 # ## Load it wrong, and see who notices · more
 #
@@ -819,7 +822,9 @@ for i, (name, third) in enumerate(zip(ORDINALS, thirds, strict=True)):
     assert (theirs.mean() - luck).abs() < 0.05
 
 # %% [markdown]
-# Here's what the head says about a single reaction, one of those it gets all right. The later layers hardly differ.
+# Shuffled, no head gets far from chance. So what head 5 knows was learned.
+#
+# Here's what it says about a single reaction, one of those it gets all right. The later layers hardly differ.
 # From here on it's layer 10, because that and head 5 are what the authors' own package reads. Each atom of the product
 # has the number of the atom it came from, and the links are as wide as the head is sure.
 
@@ -1001,10 +1006,10 @@ show(
 )
 
 # %% [markdown]
-# It has changed its mind, and you can't tell from how sure it is. So does it know nothing about esters? Careful. That
-# was *one* reaction, picked because it's striking, and a single example proves as little against a head as for it. Take
-# all 24 esters, and write every one of them in this order: the acid first, the alcohol from its oxygen on, the ester
-# from the acid on. Half of them were written that way already, so they can't change. The other twelve can.
+# The head has changed its mind, and nothing in its numbers warns you. So does it know nothing about esters? Careful.
+# That was *one* reaction, picked because it's striking, and a single example proves as little against a head as for it.
+# Take all 24 esters, and write every one of them in this order: the acid first, the alcohol from its oxygen on, the
+# ester from the acid on. Half of them were written that way already, so they can't change. The other twelve can.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1046,9 +1051,9 @@ print(*wrong, sep="\n")
 assert wrong == [other.text for _, other in new if ".OCC>>" in other.text]
 
 # %% [markdown]
-# So the order alone doesn't do it. Of the twelve new texts most get the same answer as before, and each one that goes
-# wrong is an ester of ethanol, written `OCC`. In fact, all of those do. What the head goes by there is a question you
-# can now ask with your own tools. *The head knows chemistry* was too strong, and so would *it only knows spelling* be.
+# So the order alone doesn't do it. Of the twelve new texts most get the same answer as before. The ones that go wrong
+# are the esters of ethanol, written `OCC`, and all of those do. What the head goes by there is a question you can now
+# ask with your own tools. *The head knows chemistry* was too strong, and so would *it only knows spelling* be.
 #
 # RXNMapper doesn't leave this to chance. Unless you tell it not to, it first rewrites every reaction in a canonical
 # spelling. Now you know why.
@@ -1103,34 +1108,6 @@ show(
 )
 
 # %% [markdown]
-# ## Put your own GPT into one file · core
-#
-# That was somebody else's model on your code. Your *own* model is scattered: the mask and attention are in lesson 05,
-# the norm is in 06, the block, the loop and the sampling are in 08, the cache is in 09. Each answer that passed is kept
-# in `my_attention/`, so they can be put together. `my_gpt()` takes what each part needs, in the right order, and writes
-# a single file. Where a part is missing, it takes `attnlib`'s and says so. Then it trains ten steps twice, with your
-# parts and with `attnlib`'s, from the same weights. The losses have to agree.
-
-# %%
-# nbval-ignore-output: it says whose parts are used, and where the file is
-gpt = my_gpt()
-
-# %%
-# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
-lines = gpt.lines_of(None)
-letters = gpt.Letters(lines)
-own_model = gpt.new_model(len(letters.all))
-losses = gpt.train(own_model, lines, letters, steps=80, every=40)
-print("loss on lines it never saw:", [round(loss, 2) for loss in losses.tolist()])
-print(*gpt.write(own_model, letters, 6), sep="\n")
-assert losses[-1] < 1.9
-
-# %% [markdown]
-# A few seconds, and it can nearly spell. Open the file and read it from the top: about four hundred lines, and you know
-# each of them. It needs no notebook. In a terminal, `python my_attention/my_gpt.py` trains for longer, and `python
-# my_attention/my_gpt.py poems.txt 2000` learns another text, line by line. It's yours: put it on your own page, and
-# change it as you like.
-#
 # ## Ask in which round it's needed · stretch
 #
 # You took head 5 away from all twelve layers at once, because they share it. But a shared head still works twelve
@@ -1171,12 +1148,39 @@ for name, third, full in zip(ORDINALS, fewer, unspoilt, strict=True):
     assert full - 0.25 < none < full - 0.15
 
 # %% [markdown]
-# No *single* round is needed! Take the head away in any one of them, and hardly an atom is missed. Take it away in all,
-# and a fifth are. The eleven other rounds make up for the one. It's the trap of lesson 11 once more: *nothing happens
-# without it* doesn't mean it does nothing.
+# No *single* round is needed! Take the head away in any one of them, and hardly an atom is lost. Take it away in all,
+# and a fifth are. It's the trap of lesson 11 once more: *nothing happens without it* doesn't mean it does nothing.
 #
 # Go on from here. Take it away in the first six rounds, then in the last six. Which half can the model spare? Then do
 # the same with the left side hidden, as the control.
+#
+# ## Put your own GPT into one file · core
+#
+# That was somebody else's model on your code. Your *own* model is scattered: the mask and attention are in lesson 05,
+# the norm is in 06, the block, the loop and the sampling are in 08, the cache is in 09. Each answer that passed is kept
+# in `my_attention/`, so they can be put together. `my_gpt()` takes what each part needs, in the right order, and writes
+# a single file. Where a part is missing, it takes `attnlib`'s and says so. Then it trains ten steps twice, with your
+# parts and with `attnlib`'s, from the same weights. The losses have to agree.
+
+# %%
+# nbval-ignore-output: it says whose parts are used, and where the file is
+gpt = my_gpt()
+
+# %%
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+lines = gpt.lines_of(None)
+letters = gpt.Letters(lines)
+own_model = gpt.new_model(len(letters.all))
+losses = gpt.train(own_model, lines, letters, steps=80, every=40)
+print("loss on lines it never saw:", [round(loss, 2) for loss in losses.tolist()])
+print(*gpt.write(own_model, letters, 6), sep="\n")
+assert losses[-1] < 1.9
+
+# %% [markdown]
+# A few seconds, and it can nearly spell. Open the file and read it from the top: about four hundred lines, and you know
+# each of them. It needs no notebook. In a terminal, `python my_attention/my_gpt.py` trains for longer, and `python
+# my_attention/my_gpt.py poems.txt 2000` learns another text, line by line. It's yours: put it on your own page, and
+# change it as you like.
 #
 # ## Take this with you · core
 #

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from symtable import SymbolTable, symtable
 
 import pytest
 
@@ -10,6 +11,7 @@ LESSONS = sorted(path.stem for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
 HEADING = re.compile(r"^# (?P<level>##+) (?P<title>.*)$", re.MULTILINE)
 TAG = re.compile(r" · (core|more|stretch)$")
 MINUTES = re.compile(r"(\d+) minutes\)$")
+OWN_LINES = re.compile(r"### BEGIN SOLUTION\n.*?### END SOLUTION", re.DOTALL)
 DURATION = r"(?:(\d+) hours?)?(?: ?(\d+) minutes)?"
 
 
@@ -45,6 +47,26 @@ def of_exercises(lesson: str) -> dict[str, int]:
 def test_each_section_says_whether_it_is_core(lesson):
     titles = [found["title"] for found in HEADING.finditer(text(lesson)) if found["level"] == "##"]
     assert [title for title in titles if not TAG.search(title) and title != "Symbols"] == []
+
+
+def asked_for(table: SymbolTable) -> set[str]:
+    """The global names that a cell's code reads, in its functions as well."""
+    own = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and symbol.is_global()}
+    return own.union(*map(asked_for, table.get_children()))
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_the_core_asks_for_nothing_that_only_the_rest_defines(lesson):
+    made, tag = {"core": set(), "more": set(), "stretch": set()}, "core"
+    for cell in text(lesson).split("\n# %%"):
+        kind, _, source = cell.partition("\n")
+        if "[markdown]" in kind:
+            tag = next((found[1] for line in reversed(source.splitlines()) if (found := TAG.search(line))), tag)
+            continue
+        top = symtable(OWN_LINES.sub("...", source), lesson, "exec")
+        made[tag] |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+        if tag == "core":
+            assert asked_for(top) & (made["more"] | made["stretch"]) <= made["core"]
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
