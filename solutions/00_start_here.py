@@ -34,9 +34,9 @@
 #
 # **Your code is kept.** Each answer that passes is written to `my_attention/lesson_00.py`, `lesson_01.py` and so on,
 # beside the notebooks. Later lessons import it from there, so the language model of lesson 08 runs on the attention you
-# write in lesson 05. The folder is a plain Python package, and it's yours to read, change and publish. (If you don't
-# want it, set the environment variable `ATTNLIB_MY_ATTENTION` to nothing before you start Jupyter. On Colab the folder
-# lives as long as the runtime; copy it to your Drive to keep it.)
+# write in lesson 05. The folder is a plain Python package, yours to read, change and publish. (To do without it, set
+# the environment variable `ATTNLIB_MY_ATTENTION` to nothing before you start Jupyter. On Colab, copy it to your Drive,
+# or it goes with the runtime.)
 #
 # The last cell of each lesson lists what you've passed, what's still open and the next step. It remembers this in one
 # small file in your home folder. Nothing leaves your machine.
@@ -58,7 +58,8 @@ from attnlib.plot import ACCENT, INK, plot_course_map, show, use_style
 use_style()
 
 # %% [markdown]
-# This is the way through the course.
+# This is the way. The first row builds, part by part, the block that transformers are stacked from. The second row
+# tells that block where words are, lets it write, makes it fast, and looks inside.
 
 # %% tags=["picture:course.png"]
 plot_course_map(title="From one dot product to an encoder, and beyond")
@@ -119,9 +120,9 @@ print(
 # | `d` | the numbers in one vector |
 # | `h` | attention heads, from lesson 03 on |
 #
-# Where several widths meet, each gets a name that begins with `d`, such as `d_model` in lesson 01. We write `(b, n, d)`
-# for a shape. All other symbols are in a [table at the end](#Symbols). Our two sentences together make one tensor. Say
-# its shape before you run the cell.
+# How many numbers a vector has is its *width*. Where several widths meet, each gets a name that begins with `d`, such
+# as `d_model` in lesson 01. We write `(b, n, d)` for a shape. All other symbols are in a [table at the end](#Symbols).
+# Our two sentences together make one tensor. Say its shape before you run the cell.
 
 # %%
 batch = torch.stack([letter_counts(tired), letter_counts(wide)])
@@ -146,8 +147,8 @@ by_loop
 # %% [markdown]
 # ### Predict, then run: who fits *the* best? ({points}, difficulty 1, 3 minutes)
 #
-# Predicting is a cheap way to learn. It costs a minute, and a wrong guess sticks. Decide *before* you compute, with
-# pencil and paper if you like.
+# Predicting is a cheap way to learn. It costs a minute, and an answer that surprises you sticks. Decide *before* you
+# compute, with pencil and paper if you like.
 #
 # Take the dot product of *the* with every word of the sentence. **Which word gives the largest one?**
 #
@@ -187,16 +188,17 @@ show("The dot products of “the” with eleven words: “street” has 4, “th
 
 # %% [markdown]
 # *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree, times
-# how long they are.** A long vector can beat a perfect match. Attention uses the dot product all the same: it's cheap,
-# and its length lets a word say "look at me" more loudly. Keep this in mind for lesson 02, which asks how large these
-# numbers get.
+# how long they are.** (*Long* as in geometry: $|x| = \sqrt{x \cdot x}$ is 3.2 for *street* and 1.7 for *the*.) A long
+# vector can beat a perfect match. Attention uses the dot product all the same: it's cheap, and a word with a long
+# vector can say "look at me" more loudly. Keep this in mind for lesson 02, which asks how large these numbers get.
 
 # %% [markdown]
 # ## Write a product with `einsum` · core
 #
 # You can write the dot product as a loop, as `@` with the right transposes, or as what it is, a sum over a named axis.
-# `einops.einsum` takes the tensors, then a pattern with the names of their axes. **The rule: axes missing after the
-# arrow are multiplied and summed; axes named there stay.** A name shared by two tensors must have one size.
+# `einops.einsum` takes the tensors, then a pattern with the names of their axes. **The rule: line the tensors up by
+# name and multiply, then sum over every axis that's missing after the arrow.** A name shared by two tensors must have
+# one size.
 
 # %%
 one = einsum(the, it, "d, d ->")  # no axis stays: one number
@@ -217,6 +219,9 @@ everything = einsum(batch, "b n d ->")
 print(word_lengths[0], letter_totals.shape, everything)
 
 # %% [markdown]
+# The first is the number of letters in each word, `(b, n)`. The second counts each letter in a whole sentence,
+# `(b, d)`. The third is all the letters there are, 91, with no axis left.
+#
 # (PyTorch's own `torch.einsum("bnd->bn", batch)` does the same, with the pattern first and one letter for each axis.
 # Use whichever you like. Here we write the long form, since it can carry real names such as
 # `"batch word letter -> batch word"`.)
@@ -427,8 +432,7 @@ show(
 # - On the diagonal each word meets itself. No number in its row is larger, except in both rows of *the*, where the
 #   framed cell beats it.
 # - Both rows of *the* are equal, number by number. This comparison doesn't know *where* a word is.
-# - The table is symmetric, because both sides bring the same vectors. From lesson 01 on, a word asks with one vector
-#   and answers with another, and the symmetry is gone.
+# - The table is symmetric, because both sides bring the same vectors.
 #
 # Replace letter counts by learned vectors, turn each row into numbers that sum to 1, as you did above, and use them to
 # mix the words. That's attention.
@@ -501,8 +505,8 @@ check("mend_squared_distances", mend_squared_distances)
 # ### Exercise: rank texts for a question ({points}, difficulty 3, 25 minutes)
 #
 # One table of dot products is enough to search. The question is a vector, each text is a vector, and the text that fits
-# best wins. Count *words* this time, not letters. Two things get in the way, and you've met both. *the* is in every
-# text and fits everything, and long texts win.
+# best wins. Count *words* this time, not letters. Two things get in the way. *the* is in every text, so it fits every
+# question. And long texts win, as *street* did.
 #
 # Against the first, each word $w$ gets a weight, its *rarity* $r_w = \ln(n / n_w)$, if $n_w$ of the $n$ texts have it.
 # A word in every text weighs nothing. Against the second, take the cosine, the dot product divided by both lengths:
@@ -702,6 +706,9 @@ print(everything_at_once.numel(), "products for", batch.shape[0] * 11 * 11, "res
 # | trap 3 | sizes that happen to be equal hide both |
 # | in GPT-2 | 1,024 × 1,024 dot products, of vectors with 64 numbers, in each of 144 heads |
 #
+# You can now say what each axis of a tensor counts, write any sum of products as one pattern, compare all words with
+# all words in one call, and read what a check tells you.
+#
 # ## Think further · more
 #
 # 1. `pairwise_dot` and the squared distance would rank the words differently for *the*. Which word is nearest to *the*
@@ -734,6 +741,26 @@ assert torch.equal(
     attnlib.attention_scores(batch.flip(1), batch.flip(1), scale=1.0)[0],
     table.flip(0, 1),
 )
+
+# %% [markdown]
+# ## Read on · more
+#
+# - [Rogozhnikov, 2022](https://openreview.net/forum?id=oapKSVM2bcj): einops by its author, with the bugs named axes
+#   prevent.
+# - [Rush, 2019](https://nlp.seas.harvard.edu/NamedTensor): "Tensor considered harmful", the case for names on axes, in
+#   ten minutes.
+# - [Rocktäschel, 2018](https://rockt.github.io/2018/04/30/einsum): einsum from the trace of a matrix to a recurrent
+#   network, with pictures.
+# - [Harris et al., 2020](https://www.nature.com/articles/s41586-020-2649-2): NumPy in *Nature*; its figure 1 is the
+#   best picture of shapes, strides and broadcasting.
+# - [Alammar, 2018](https://jalammar.github.io/illustrated-transformer/): the Transformer in drawings. Look through them
+#   now, and once more after lesson 06.
+#
+# **Next:** here a word asks and answers with the same vector, so the table is symmetric. But *it* wants to know about
+# *animal*, and *animal* doesn't care about *it*. What does a word need so that it can ask one thing and answer another?
+# Lesson 01 gives it a vector for each, and a third for what it hands over.
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/00_start_here.ipynb`.*
 
 # %% [markdown]
 # ## Symbols
@@ -770,29 +797,12 @@ assert torch.equal(
 # | $P$ | | a permutation of the words | 02 |
 # | $g$, $b$ | `gain`, `bias` | LayerNorm's scale and shift | 06 |
 # | $\theta$ | `base` | the angle a pair of columns is turned by at each step; the number it's computed from | 07 |
+# | $\delta_{ij}$ | | 1 if $i = j$, and 0 if not | 02 |
+# | $\odot$ | `*` | multiplied number by number | 06 |
+# | $\epsilon$ | `eps` | a small number against a division by 0 | 06 |
 # | $p$ | `probabilities` | the model's probability of a token | 04 |
 # | $H$ | `entropy` | entropy, in nats (natural logarithm) or bits | 02 |
 # | $m$, $l$, $L$ | `m`, `l` | a row's largest score, its $\sum_j e^{s_j - m}$, and $m + \ln l$ | 10 |
 # | | `lr` | learning rate | 02 |
 #
 # Where a lesson needs a letter for something else, it says so on the spot.
-
-# %% [markdown]
-# ## Read on · more
-#
-# - [Rogozhnikov, 2022](https://openreview.net/forum?id=oapKSVM2bcj): einops by its author, with the bugs named axes
-#   prevent.
-# - [Rush, 2019](https://nlp.seas.harvard.edu/NamedTensor): "Tensor considered harmful", the case for names on axes, in
-#   ten minutes.
-# - [Rocktäschel, 2018](https://rockt.github.io/2018/04/30/einsum): einsum from the trace of a matrix to a recurrent
-#   network, with pictures.
-# - [Harris et al., 2020](https://www.nature.com/articles/s41586-020-2649-2): NumPy in *Nature*; its figure 1 is the
-#   best picture of shapes, strides and broadcasting.
-# - [Alammar, 2018](https://jalammar.github.io/illustrated-transformer/): the Transformer in drawings. Look through them
-#   now, and once more after lesson 06.
-#
-# **Next:** here a word asks and answers with the same vector, so the table is symmetric. But *it* wants to know about
-# *animal*, and *animal* doesn't care about *it*. What does a word need so that it can ask one thing and answer another?
-# Lesson 01 gives it two vectors, and a third one to bring back.
-#
-# *Learning on your own? The worked solutions are in the course's repository: `solutions/00_start_here.ipynb`.*

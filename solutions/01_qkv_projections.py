@@ -3,9 +3,7 @@
 #
 # *The animal did not cross the street because it was tired.* You know at once what *it* is. You looked back into the
 # sentence, at the right word, for the right reason. This lesson builds the three vectors a network needs to do the
-# same. (The idea of translating it, and its twin, into a language that must choose a gender is also from [Google's
-# announcement of the
-# transformer](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/).)
+# same.
 #
 # | | |
 # | --- | --- |
@@ -14,9 +12,9 @@
 # | **You need** | lesson 00 (named axes, `einsum`, the dot product) and a pencil |
 # | **Time** | core 60 minutes, everything 2 hours 10 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
-# You can leave any exercise for later, since the cells in between fall back on `attnlib`. The measurement of forgetting
-# runs on *your* recurrent network once it passes its check. The exercises allow anything in torch, einops and
-# `attnlib`, except `attnlib`'s function of the same name. Cells that only draw are folded.
+# The measurement of forgetting runs on *your* recurrent network once it passes its check. The exercises allow anything
+# in torch, einops and `attnlib`, except `attnlib`'s function of the same name. Cells that only draw are folded; a click
+# opens them.
 
 # %%
 import random
@@ -53,7 +51,9 @@ wide = "The animal did not cross the street because it was wide".lower().split()
 #
 # Translate the two sentences into German. German nouns have a gender, and *it* must agree with its noun. The animal is
 # *das Tier*, so *it* is *es*; the street is *die Straße*, so *it* is *sie*. English hides this choice. German forces
-# you to make it.
+# you to make it. (The idea is from [Google's
+# announcement](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/),
+# like the pair of sentences.)
 #
 # The cell pairs each English word with the German one a person chose (in English order; *did* needs none). Suppose a
 # translator were a dictionary, from one word to one word. Which words could it never get right in both sentences?
@@ -77,22 +77,27 @@ assert (right, len(tired + wide)) == (19, 22)
 print(f"The best possible dictionary gets {right} of {len(tired + wide)} words right.")
 
 # %% [markdown]
-# A larger dictionary doesn't help. How to translate *the* and *it* depends on the words around them, and the word that
-# decides may be far away. *it* needs *animal*, seven words back, and *tired*, two words ahead. (A real translation also
-# changes the order: *Das Tier überquerte die Straße nicht, weil es müde war.*)
+# The three it loses are *the*, twice, and *it*. A larger dictionary wouldn't help. How to translate these two depends
+# on the words around them, and the word that decides may be far away. *it* needs *animal*, seven words back, and
+# *tired*, two words ahead. (A real translation also changes the order: *Das Tier überquerte die Straße nicht, weil es
+# müde war.*)
 #
 # ## Watch a fixed-width state forget · core
 #
-# Before attention, the answer was a recurrent network. It reads word after word and folds each one into a *state*, a
-# vector of fixed width. After the last word, the state is all the translator gets to see:
+# How could a translator take in the words around? Before attention, with a recurrent network, which reads word after
+# word and folds each one into a *state*, a vector of fixed width. After the last word, the state is all the translator
+# gets to see:
 #
 # $$s_t = \tanh(s_{t-1} W + x_t), \qquad s_0 = 0$$
 #
+# Here $x_t$ is the vector of word $t$, and $W$ is a matrix, the same at every step. A trained network has learned it;
+# below it's random.
+#
 # ### Exercise: read word by word ({points}, difficulty 2, 10 minutes)
 #
-# Write that network, and the experiment below runs on it. Write `recurrent_states(x, w)`, which returns the state after
-# each word. First with a pencil. A state is one number wide, $W = (2)$, and the words are $0.5$ and $-1$. What are the
-# two states, and what would they be if the words came in the other order?
+# Write `recurrent_states(x, w)`, which returns the state after each word; the experiment below runs on it. First with a
+# pencil. A state is one number wide, $W = (2)$, and the words are $0.5$ and $-1$. What are the two states, and what
+# would they be if the words came in the other order?
 #
 # - `x` is `(b, n, d)`, n words for each sentence. `w` is `(d, d)`. The result is `(b, n, d)`.
 # - The first word meets a state of zeros. A word is added as it is; only the state is multiplied.
@@ -142,8 +147,9 @@ check("recurrent_states", recurrent_states)
 # </details>
 
 # %% [markdown]
-# How much of the sentence is still in the last state? Measure it. Feed the network thousands of random strings of 11
-# words, and fit a linear reader (by least squares) that guesses from the state which word was at each position.
+# How much of the sentence is still in the last state? Measure it. Feed the network thousands of strings of 11 random
+# words (no word can then be guessed from its neighbours), and fit a linear reader (by least squares) that guesses from
+# the state which word was at each position.
 
 # %%
 # nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
@@ -306,7 +312,7 @@ show(
 #
 # Here is the idea in the same numbers. Let a noun's vector be (can be tired, can be wide, takes *es*, takes *sie*). Its
 # width is called $d_{model}$, here 4. One matrix picks what matters for being found, another what's worth bringing
-# back.
+# back, and out come the keys and values from above.
 
 # %%
 # (k, d_model)
@@ -359,10 +365,10 @@ assert torch.equal(x[0, 0], x[0, 5])  # both “the”
 # In particular *it* has the same six numbers in both, although it means two different things.
 #
 # How does such a table learn? Write a token as a *one-hot* vector, a 1 at its id and 0 elsewhere. Multiplied by the
-# table, it selects one row. So an embedding is a linear layer without a bias whose input happens to be one-hot, and the
-# look-up merely saves the multiplications by zero. With a pencil: the table has the rows $(1, 2)$, $(3, 4)$ and
-# $(5, 6)$, the ids are $(2, 0, 2)$, and the loss is the sum of everything that comes out. What's the gradient of the
-# table?
+# table, it selects one row. So the table, known as an *embedding*, is a linear layer without a bias whose input happens
+# to be one-hot. The look-up merely saves the multiplications by zero. With a pencil: the table has the rows $(1, 2)$,
+# $(3, 4)$ and $(5, 6)$, the ids are $(2, 0, 2)$, and the loss is the sum of everything that comes out. What's the
+# gradient of the table?
 #
 # <details><summary>What the pencil should say</summary>
 #
@@ -382,134 +388,6 @@ print(small_table.grad.tolist())
 assert small_table.grad.tolist() == [[1, 1], [0, 0], [2, 2]]
 
 # %% [markdown]
-# ## Know a word by its company · more
-#
-# So far every word has random numbers, and *animal* is as near to *wide* as to *dog*. Training will change that, but
-# counting gets surprisingly far. Words with a similar meaning keep similar company. "You shall know a word by the
-# company it keeps" (Firth, 1957). So give each word a vector that says which words it's found near.
-#
-# ### Exercise: count who is near whom ({points}, difficulty 3, 30 minutes)
-#
-# Bare counts won't do, because every word is found near *the*. Compare each count with what chance alone would give.
-# Let $c_{ij}$ be how often word $j$ is near word $i$, $c_i$ the sum of row $i$, and $c$ the sum of all counts:
-#
-# $$\text{table}_{ij} = \max\left(0,\ \ln \frac{c_{ij}}{c_i c_j / c}\right)$$
-#
-# Write `company(texts, vocabulary, window)`, which returns that table. (It's known as *positive pointwise mutual
-# information*.)
-#
-# - `texts` is `(b, n)`, int64, from 0 to `vocabulary` − 1; `window` is at least 1. The result is
-#   `(vocabulary, vocabulary)`, float32.
-# - Two positions are near if they're in the same text, and at most `window` apart, on either side. A position isn't
-#   near itself. The same word at two positions is a pair like any other.
-# - Words that never met have 0 in the table, and so has a word in no text: no NaN, no infinity.
-# - The parts of the check: {parts}. Everything is allowed; loops are fine.
-#
-# First with a pencil. Take one text, `0 1 0`, and a window of 1. What are the counts, and what's the table?
-
-
-# %%
-def company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
-    """Texts (b, n) -> (vocabulary, vocabulary): how much more often than by chance two
-    words meet."""
-    ### BEGIN SOLUTION
-    counts = torch.zeros(vocabulary, vocabulary)
-    for text in texts.tolist():
-        for i, word in enumerate(text):
-            for j in range(max(0, i - window), min(len(text), i + window + 1)):
-                if i != j:
-                    counts[word, text[j]] += 1
-    often = counts.sum(dim=1)
-    by_chance = often[:, None] * often / counts.sum()
-    met = counts > 0
-    table = torch.zeros_like(counts)
-    table[met] = torch.log(counts[met] / by_chance[met])
-    return table.clamp(min=0)
-    ### END SOLUTION
-
-
-# %%
-check("company", company)
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Count first. For each text and each position i, go through the positions j from i − window to i + window, if they
-# exist and aren't i, and add 1 to the entry of the two words.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# `range(max(0, i - window), min(n, i + window + 1))` goes through the positions. A negative index wouldn't fail. It
-# would count from the end of the text.
-#
-# </details>
-# <details><summary>Hint 3</summary>
-#
-# The sums of the rows are `(vocabulary,)`. With a new axis, `[:, None]`, times themselves they are all products of two
-# sums; divide these by the sum of all counts. Divide and take the logarithm only where `counts > 0`, leave 0 everywhere
-# else, and replace what's negative with `.clamp(min=0)`.
-#
-# </details>
-# <details><summary>What the pencil should say</summary>
-#
-# Word 0 meets word 1 twice, and word 1 meets word 0 twice, so the counts are 0, 2 in the first row and 2, 0 in the
-# second. By chance, each entry would be $2 \cdot 2 / 4 = 1$, so the two entries that aren't 0 are $\ln 2 = 0.69$.
-#
-# </details>
-
-# %%
-# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
-keep_company = yours_or_ours("company", globals())
-by_hand = keep_company(torch.tensor([[0, 1, 0]]), 2, 1)
-assert_close(by_hand, torch.tensor([[0.0, 0.693], [0.693, 0.0]]), rtol=0, atol=1e-3)
-
-# %% [markdown]
-# Now let four animals and four places live in 800 little texts. The counting isn't told which word is which.
-
-# %%
-kinds_of = {
-    "animal": "animal dog cat horse", "place": "street road bridge square",
-    "state": "tired hungry awake afraid", "size": "wide long narrow straight",
-}  # fmt: skip
-says = ["the animal was state and state", "the place was size and size"]
-says += ["the state animal crossed the place", "the animal crossed the size place"]
-
-chance = random.Random(seed)
-stories = [
-    [
-        chance.choice(kinds_of.get(word, word).split())
-        for word in chance.choice(says).split()
-    ]
-    for _ in range(800)
-]
-lexicon = sorted({word for story in stories for word in story})
-# (b, n)
-story_ids = torch.tensor([[lexicon.index(word) for word in story] for story in stories])
-
-# %%
-vectors = F.normalize(keep_company(story_ids, len(lexicon), 2), dim=-1)
-alike = vectors @ vectors.T  # cosines
-for word in ("animal", "street", "tired", "wide"):
-    nearest = alike[lexicon.index(word)].argsort(descending=True)[1:4]
-    print(f"{word}: {', '.join(lexicon[i] for i in nearest)}")
-
-# %%
-for kind in kinds_of.values():
-    members = [lexicon.index(word) for word in kind.split()]
-    for member in members:
-        nearest = alike[member].argsort(descending=True)[: len(members)]
-        assert sorted(nearest.tolist()) == sorted(members)
-
-# %% [markdown]
-# For each word, the nearest are the others of its kind, and nothing but counting has put them there. *dog* and *cat*
-# don't have to appear side by side for that. It's enough that both get tired and cross streets. Learned tables come
-# from the same source. word2vec, trained to guess a word's neighbours, [was
-# shown](https://proceedings.neurips.cc/paper/2014/hash/feab05aa91085b7a8012516bc3533958-Abstract.html) to factorise a
-# table much like yours.
-#
-# And yet each word still has *one* vector, in every sentence. That's what attention will change.
-#
 # ## Make three vectors out of one · core
 #
 # Each word's vector $x_n$ (a row of $X$) is multiplied by three matrices. They are the same for all words, and training
@@ -564,6 +442,9 @@ check("predict_query_of_it", two_queries)
 # why GPT-2 and many models since store their weights like this:
 #
 # $$X [W^Q \mid W^K \mid W^V] = [X W^Q \mid X W^K \mid X W^V]$$
+#
+# In the picture, follow the one orange number of $K$. The row of *it* in $X$ and one column of $W^K$ make it, and
+# nothing else does.
 
 # %%
 _, ax = plt.subplots(figsize=(8, 6), layout="constrained")
@@ -691,15 +572,15 @@ assert changed == ["wide"]  # “it” asks the same in both
 #
 # ## Read packed weights in the right order · more
 #
-# Packed weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v.
-# The code of [a widely read einsum
+# Three matrices side by side in one are called *packed* weights, and they come in more than one order. Many models
+# store the columns as all of q, then all of k, then all of v. The code of [a widely read einsum
 # tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/self_attention.py)
 # lets the three take turns, so the first column of q is followed by the first of k, the first of v, the second of q,
 # and so on. Either order is right for a model trained with it. Load the weights of one into the code of the other, and
 # nothing complains, because the shapes are the same.
 #
-# In einops the difference is one letter. Parentheses unfold one axis into two, and **the name on the right runs
-# fastest**. `(three d)` goes through all numbers of q before it comes to k; `(d three)` takes turns.
+# In einops the difference is the order of two names. Parentheses unfold one axis into two, and **the name on the right
+# runs fastest**. `(three d)` goes through all numbers of q before it comes to k; `(d three)` takes turns.
 
 # %%
 width = 2
@@ -838,6 +719,135 @@ assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the 
 # word take home what it found.
 
 # %% [markdown]
+# ## Know a word by its company · more
+#
+# Our table is random, so *animal* is as near to *wide* as to *dog*. Training will change that, but counting gets
+# surprisingly far. Words with a similar meaning keep similar company. "You shall know a word by the company it keeps"
+# (Firth, 1957). So give each word a vector that says which words it's found near.
+#
+# ### Exercise: count who is near whom ({points}, difficulty 3, 30 minutes)
+#
+# Bare counts won't do, because every word is found near *the*. Compare each count with what chance alone would give.
+# Let $c_{ij}$ be how often word $j$ is near word $i$, $c_i$ the sum of row $i$, and $c$ the sum of all counts:
+#
+# $$\text{table}_{ij} = \max\left(0,\ \ln \frac{c_{ij}}{c_i c_j / c}\right)$$
+#
+# Write `company(texts, vocabulary, window)`, which returns that table. (It's known as *positive pointwise mutual
+# information*.)
+#
+# - `texts` is `(b, n)`, int64, from 0 to `vocabulary` − 1; `window` is at least 1. The result is
+#   `(vocabulary, vocabulary)`, float32.
+# - Two positions are near if they're in the same text, and at most `window` apart, on either side. A position isn't
+#   near itself. The same word at two positions is a pair like any other.
+# - Words that never met have 0 in the table, and so has a word in no text: no NaN, no infinity.
+# - The parts of the check: {parts}. Everything is allowed; loops are fine.
+#
+# First with a pencil. Take one text, `0 1 0`, and a window of 1. What are the counts, and what's the table?
+
+
+# %%
+def company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
+    """Texts (b, n) -> (vocabulary, vocabulary): how much more often than by chance two
+    words meet."""
+    ### BEGIN SOLUTION
+    counts = torch.zeros(vocabulary, vocabulary)
+    for text in texts.tolist():
+        for i, word in enumerate(text):
+            for j in range(max(0, i - window), min(len(text), i + window + 1)):
+                if i != j:
+                    counts[word, text[j]] += 1
+    often = counts.sum(dim=1)
+    by_chance = often[:, None] * often / counts.sum()
+    met = counts > 0
+    table = torch.zeros_like(counts)
+    table[met] = torch.log(counts[met] / by_chance[met])
+    return table.clamp(min=0)
+    ### END SOLUTION
+
+
+# %%
+check("company", company)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Count first. For each text and each position i, go through the positions j from i − window to i + window, if they
+# exist and aren't i, and add 1 to the entry of the two words.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `range(max(0, i - window), min(n, i + window + 1))` goes through the positions. A negative index wouldn't fail. It
+# would count from the end of the text.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# The sums of the rows are `(vocabulary,)`. With a new axis, `[:, None]`, times themselves they are all products of two
+# sums; divide these by the sum of all counts. Divide and take the logarithm only where `counts > 0`, leave 0 everywhere
+# else, and replace what's negative with `.clamp(min=0)`.
+#
+# </details>
+# <details><summary>What the pencil should say</summary>
+#
+# Word 0 meets word 1 twice, and word 1 meets word 0 twice, so the counts are 0, 2 in the first row and 2, 0 in the
+# second. By chance, each entry would be $2 \cdot 2 / 4 = 1$, so the two entries that aren't 0 are $\ln 2 = 0.69$.
+#
+# </details>
+
+# %%
+# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+keep_company = yours_or_ours("company", globals())
+by_hand = keep_company(torch.tensor([[0, 1, 0]]), 2, 1)
+assert_close(by_hand, torch.tensor([[0.0, 0.693], [0.693, 0.0]]), rtol=0, atol=1e-3)
+
+# %% [markdown]
+# Now let four animals and four places live in 800 little texts. The counting isn't told which word is which.
+
+# %%
+kinds_of = {
+    "animal": "animal dog cat horse", "place": "street road bridge square",
+    "state": "tired hungry awake afraid", "size": "wide long narrow straight",
+}  # fmt: skip
+says = ["the animal was state and state", "the place was size and size"]
+says += ["the state animal crossed the place", "the animal crossed the size place"]
+
+chance = random.Random(seed)
+stories = [
+    [
+        chance.choice(kinds_of.get(word, word).split())
+        for word in chance.choice(says).split()
+    ]
+    for _ in range(800)
+]
+lexicon = sorted({word for story in stories for word in story})
+# (b, n)
+story_ids = torch.tensor([[lexicon.index(word) for word in story] for story in stories])
+
+# %%
+vectors = F.normalize(keep_company(story_ids, len(lexicon), 2), dim=-1)
+alike = vectors @ vectors.T  # cosines
+for word in ("animal", "street", "tired", "wide"):
+    nearest = alike[lexicon.index(word)].argsort(descending=True)[1:4]
+    print(f"{word}: {', '.join(lexicon[i] for i in nearest)}")
+
+# %%
+for kind in kinds_of.values():
+    members = [lexicon.index(word) for word in kind.split()]
+    for member in members:
+        nearest = alike[member].argsort(descending=True)[: len(members)]
+        assert sorted(nearest.tolist()) == sorted(members)
+
+# %% [markdown]
+# For each word, the nearest are the others of its kind, and nothing but counting has put them there. *dog* and *cat*
+# don't have to appear side by side for that. It's enough that both get tired and cross streets. Learned tables come
+# from the same source. word2vec, trained to guess a word's neighbours, [was
+# shown](https://proceedings.neurips.cc/paper/2014/hash/feab05aa91085b7a8012516bc3533958-Abstract.html) to factorise a
+# table much like yours.
+#
+# And yet each word has *one* vector, in every sentence. Only attention changes that, in lesson 02.
+
+# %% [markdown]
 # ## Fold queries and keys into one matrix · more
 #
 # ### Exercise: derive what a head compares ({points}, difficulty 4, 30 minutes)
@@ -931,8 +941,8 @@ print("rank of M:", torch.linalg.matrix_rank(w_q @ w_k.T).item(), "of", d_model)
 #
 # ## Think further · more
 #
-# 1. Queries and keys only ever meet in $q \cdot k = x W^Q (W^K)^\top y^\top$. Could one matrix $M = W^Q (W^K)^\top$
-#    replace the two? Count the numbers in $M$ and in the two matrices for `d_model` = 512 and `d_k` = 64.
+# 1. Could one matrix $M = W^Q (W^K)^\top$ replace $W^Q$ and $W^K$, since $q \cdot k = x M y^\top$? Count the numbers in
+#    $M$ and in the two matrices for `d_model` = 512 and `d_k` = 64.
 # 2. What would be lost if $W^Q$ and $W^K$ were the same matrix? Look at the table of lesson 00.
 # 3. Shuffle the words of the sentence. What happens to the rows of `q`, `k` and `v`? How could a word tell where it is?
 #

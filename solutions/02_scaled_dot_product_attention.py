@@ -12,9 +12,7 @@
 # | **You need** | queries, keys and values from lesson 01, and a pencil |
 # | **Time** | core 100 minutes, everything 2 hours 50 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
-# The cells between the exercises use `attnlib`, so a failed check stops *Run All* but nothing further down depends on
-# it. There is one exception, and it's the best part. The head you train near the end is *yours* once it passes its
-# check. Cells that only draw are folded; a click opens them.
+# Near the end you train a head, and it's *yours* once it passes its check.
 
 # %%
 import math
@@ -147,8 +145,9 @@ assert_close(output_it, torch.tensor([3.47, 0.23]), atol=5e-3, rtol=0)
 
 # %% [markdown]
 # The weights are positive and add up to 1, so the output is an *average* of the values. It can never leave the shape
-# they span, here a triangle, and the query decides where in the triangle you end up. One more number has a say.
-# Multiply the scores by a factor that grows from 0, and the output walks from "all alike" to "winner takes all".
+# they span, here a triangle, and the query decides where in the triangle you end up. One more number has a say, the
+# scale. Multiply the dot products by a factor that grows from 0. Where in the triangle does the output start, and which
+# way does it go?
 
 
 # %%
@@ -185,6 +184,9 @@ show(
 )
 
 # %% [markdown]
+# From "all alike" to "winner takes all". With a factor of 0 every word gets ⅓; the larger the factor, the closer the
+# output comes to the value of *animal*.
+#
 # ## Ask all eleven questions by loop · core
 #
 # In *self*-attention every word asks and every word answers, itself included. So each of the eleven tokens needs a
@@ -451,7 +453,7 @@ check("attention_scores", attention_scores)
 # %% [markdown]
 # ## Turn scores into weights, and survive large ones · core
 #
-# The second line, the softmax, is right on paper and breaks on a computer. The largest float32 is about
+# The softmax, lines two and three, is right on paper and breaks on a computer. The largest float32 is about
 # $3.4 \cdot 10^{38}$, which is $e^{88.72}$. Beyond that `exp` returns infinity, and infinity divided by infinity isn't
 # a number.
 
@@ -635,9 +637,13 @@ print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=T
 #
 # - **The mixture.** The *entropy* $-\sum_j w_j \ln w_j$ says how many keys share the weight. It's $\ln 64 \approx 4.16$
 #   when all 64 are alike, and 0 when one has it all. (With the natural logarithm its unit is the *nat*.)
-# - **The gradient.** The derivative of softmax is $\partial w_i / \partial s_j = w_i (\delta_{ij} - w_j)$. When every
-#   weight is 0 or 1, all of it is 0, and a wrong choice can no longer be unlearned. Its diagonal adds up to
+# - **The gradient.** By the quotient rule the derivative of softmax is
+#   $\partial w_i / \partial s_j = w_i (\delta_{ij} - w_j)$, where $\delta_{ij}$ is 1 if $i = j$ and 0 if not. When
+#   every weight is 0 or 1, all of it is 0, and a wrong choice can no longer be unlearned. Its diagonal adds up to
 #   $\sum_i w_i (1 - w_i)$.
+#
+# Below, the middle plot shows the entropy and the right one that sum, each without scaling, divided by $\sqrt d$, and
+# divided by $d$. Which of the three should stay flat as $d$ grows?
 
 
 # %%
@@ -691,8 +697,7 @@ assert overdone[-1, 0] > math.log(num_keys) - 0.01  # ÷ d: all keys alike
 
 # %% [markdown]
 # Without scaling, the wider the vectors, the more the softmax turns into a hard choice, and the less it can learn. With
-# $\sqrt{d}$ both curves are flat, and you no longer have to tune around the width. And dividing by $d$ drives
-# everything to "all alike", where attention stops choosing.
+# $\sqrt{d}$ both curves are flat, and you no longer have to tune around the width.
 #
 # Be exact about what this shows. $\sqrt{d}$ is right for entries that are independent with variance 1, as they are when
 # training starts. Training may well make the scores larger, but then it does so for a reason, and not because the
@@ -874,8 +879,6 @@ hover_links(
 
 # %% [markdown]
 # *it* didn't know by itself that it should look for something alive. We wrote that into $W^Q$, once for all pronouns.
-# In a deep network the query of *it* would depend on the sentence, because an earlier layer would already have let *it*
-# look at *tired*.
 #
 # Count what attention costs. Every word asks every word, so there are $n^2$ weights, 121 here and 16 million for a text
 # of 4000 tokens. On the other hand no word has to wait for another one's result, which is what a GPU likes. Both facts
@@ -884,7 +887,7 @@ hover_links(
 # %% [markdown]
 # ## Train a head: it finds out by itself where a pronoun looks · core
 #
-# You designed a head. Now train one that isn't told anything. The sentences are of the kind *Anna saw Tom near the boat
+# You designed a head. Now train one from examples alone. The sentences are of the kind *Anna saw Tom near the boat
 # because she was lost*, with three nouns in any order, one of them a *she*, one a *he*, one an *it*, and then a
 # pronoun. The head isn't told where to look. It's only told what to bring back, the name of the one who was lost.
 #
@@ -913,14 +916,14 @@ def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, T
 
 
 # %% [markdown]
-# Training is a loop of five steps, and you'll meet the same five in every lesson from here on:
+# Training is a loop of five steps, and you'll meet them in nearly every lesson from here on:
 #
 # 1. **Run** the head on some examples.
 # 2. Measure how wrong it is with one number, the *loss*. Here it's the mean squared error, the average of (output
 #    minus wanted)².
-# 3. Set the old gradients to zero, because PyTorch adds new ones to them.
+# 3. Set the gradients of the last step to zero, because PyTorch adds new ones to them.
 # 4. **`backward()`**, called on the loss, computes for each learned number how the loss would change if it grew a
-#    little.
+#    little. That is the number's *gradient*.
 # 5. Move every number a small step in the direction that lowers the loss, by subtracting its gradient times `lr`, the
 #    *learning rate*. This is *gradient descent*. An *optimiser* does it for you, `torch.optim.SGD`.
 #
@@ -1039,7 +1042,8 @@ def trained_head(
 
 # %% [markdown]
 # One lucky run proves little. Train five heads from five random starts, and test each on 300 new sentences, with names
-# it has never seen.
+# it has never seen. (Their `lr` is 5. That isn't as bold as it looks: the first gradients are only thousandths and
+# hundredths.)
 
 # %%
 # nbval-ignore-output: the last digits of a trained weight differ by machine; the assertions say what it shows
@@ -1424,8 +1428,7 @@ check("AdditiveAttention", AdditiveAttention)
 # ## Think further · more
 #
 # 1. The twin sentence of lesson 00 ends in *wide*, and there *it* is the street. Which numbers of $W^Q$ would you
-#    change? Why doesn't that help a network that has to read both sentences, and what could two layers of attention
-#    do about it?
+#    change, and why doesn't that help a network that has to read both sentences?
 # 2. A Python dictionary is attention with one query, exact keys, and a weight of 1 for the key that's equal. What has
 #    to happen to the scale for attention to become a dictionary, and why couldn't it be trained?
 # 3. Give the word *did* the query $(-2, -2, 0, 0)$. Where does it look now, and where least? Which query would avoid
@@ -1434,8 +1437,7 @@ check("AdditiveAttention", AdditiveAttention)
 # <details><summary>Answers</summary>
 #
 # 1. In the row of *pronoun*, move the 2 from *alive* to *place*. But the same $W^Q$ serves both sentences, so one of
-#    them would always be read wrongly. A first layer can let *it* look at *tired* or *wide* and write what it found
-#    into its vector; the second layer's query then depends on the sentence. Lesson 06 does exactly that.
+#    them would always be read wrongly. It takes two layers, as lesson 01 said, and lesson 06 builds them.
 # 2. Multiply the scores by a factor that grows without bound, and softmax turns into a hard choice. Then every weight
 #    is 0 or 1, the slope $w_i(\delta_{ij} - w_j)$ is 0 everywhere, and no gradient says how to choose better.
 # 3. The score of *animal* is $-8/2 = -4$, of *street* $-4/2 = -2$, of all others 0. So it looks at the nine others
@@ -1457,8 +1459,6 @@ assert_close(asked[1, 6], asked[1, 4], atol=0, rtol=0)  # all others alike
 # %% [markdown]
 # ## Read on · more
 #
-# - [Bahdanau, Cho and Bengio, 2014](https://arxiv.org/abs/1409.0473): the attention that came first. Read it for the
-#   question it answers, that of a translator that had to squeeze a sentence into one vector.
 # - [Luong, Pham and Manning, 2015](https://arxiv.org/abs/1508.04025): the dot product beside its rivals, measured. Read
 #   section 3.
 # - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762): *Attention is all you need*. You can now read sections 3.1

@@ -11,9 +11,8 @@
 # | **You will understand** | what a second head adds, why `reshape` isn't `transpose`, why packed weights differ |
 # | **You need** | scaled dot-product attention from lesson 02; core 85 minutes, everything 3 hours 15 minutes |
 #
-# The letters are those of the course's [table of symbols](00_start_here.ipynb#Symbols). The cells between the
-# exercises use `attnlib`, so you can skip an exercise and still go on. Where a model is trained, it's *your* module
-# with *your* loop as soon as they pass their checks.
+# The letters are those of the course's [table of symbols](00_start_here.ipynb#Symbols). The models are trained with
+# *your* module and *your* loop as soon as these pass their checks.
 
 # %%
 import math
@@ -66,8 +65,9 @@ seed = 0
 #
 # Do other weights help? Give the first noun ⅔ and the second ⅓, and the two sentences differ: $(⅔, ⅓)$ and $(⅓, ⅔)$. A
 # matrix can even turn them into both names, one after the other. But that trick is used up as soon as there's a third
-# name. With *cat*, *dog* and *bird* there are six sentences, and their six sums have only three columns to live in.
-# Here is the best that any matrix behind one head can do, fitted by least squares:
+# name. With *cat*, *dog* and *bird* there are six sentences. Their sums may all be different, but each is only three
+# numbers, too few for one matrix to recover both names in all six. Here is the best any matrix behind one head can do,
+# fitted by least squares:
 
 
 # %%
@@ -131,9 +131,10 @@ show(
 )
 
 # %% [markdown]
-# The paper says it in one sentence: "With a single attention head, averaging inhibits this." Further down you'll train
-# one head and two on exactly this question. First a larger example by hand, with *it* from lesson 02: *The animal did
-# not cross the street because it was tired.*
+# The paper of 2017 ([Vaswani et al.](https://arxiv.org/abs/1706.03762)) wants a word to attend to several things at
+# several positions. "With a single attention head," it says, "averaging inhibits this." Further down you'll train one
+# head and two on exactly this question. First a larger example by hand, with *it* from lesson 02: *The animal did not
+# cross the street because it was tired.*
 
 # %%
 sentence = "The animal did not cross the street because it was tired"
@@ -177,7 +178,8 @@ w_k, w_v = torch.eye(9), torch.eye(9)
 # Head 2 asks for *the hour before mine*. A key at angle $\beta$ and a query at angle $\alpha$ have the dot product
 # $\cos(\alpha - \beta)$, which is largest where the two agree. So the query is the word's own hand, turned back by one
 # hour, 30°. The hours next to it still reach $\cos 30° = 0.866$ of that. To tell them apart the question has to score
-# high: the word before gets 30 and its neighbours $26.0$, and $e^{-4}$ is small.
+# high: the word before gets 30 and its neighbours $26.0$, so each of them gets only $e^{-4} \approx 0.02$ of its
+# weight.
 
 # %%
 w_q = torch.zeros(9, 9)
@@ -237,7 +239,7 @@ assert_close(heads[0, 0, [1, 6]], heads[0, 5, [1, 6]], atol=1e-6, rtol=0)
 #
 # - In head 0 both *the* split their attention between *animal* and *street*. They ask for a thing, and there are two.
 #   Only head 2 knows what is next to what.
-# - The blank words ask nothing in heads 0 and 1, so all eleven get 1/11 (the first prediction of lesson 02).
+# - The blank words ask nothing in heads 0 and 1, so all eleven get 1/11 each, as from *did* in lesson 02.
 # - The first *the*, at 0 o'clock, asks for 11 o'clock, where there's no word. Itself, at 0, and *tired*, at 10, are
 #   equally near, so each gets one half. A softmax can't answer "nobody".
 #
@@ -264,9 +266,8 @@ show(
 # *it* came in as a mere pronoun. Now it knows that it's alive and in a state, and it has the clock hand of the word
 # before, at about seven: *because*.
 #
-# All of this was made by hand. In a trained network nobody writes $W^Q$, and most heads aren't so readable. Yet heads
-# for "the word before" and for "the noun this pronoun means" have been found in real models again and again. (In
-# lesson 11 you'll watch a head of the first kind appear.)
+# In a trained network most heads aren't so readable. Yet heads for "the word before" and for "the noun this pronoun
+# means" have been found in real models again and again. (In lesson 11 you'll watch a head of the first kind appear.)
 
 # %% [markdown]
 # ## Merge the three heads into one, and hear only the loudest · core
@@ -319,94 +320,10 @@ show(
 # multi-head attention. The rest of the lesson is about doing it fast, training it, and not cutting in the wrong place.
 
 # %% [markdown]
-# ## Write the matrices of two heads yourself · core
-#
-# Back to the cat and the dog. A sentence has $n$ words, such as the six of *the X saw the Y ?*, and a word is $2n$
-# numbers. The first $n$ say where it is: a 1 at its position, zeros elsewhere. The last $n$ are its name, $n$ numbers
-# that are $+1$ or $-1$. Nobody can know the names beforehand, so the matrices have to work for all of them.
-#
-# ### Exercise: write two heads by hand ({points}, difficulty 3, 20 minutes)
-#
-# Write `two_heads_by_hand(n, who, whom)`: four matrices with which the *last* word learns two names, that of the word
-# at position `who` and that of the word at position `whom`.
-#
-# - $W^Q$, $W^K$, $W^V$ and $W^O$ are $(2n, 2n)$ each and multiply from the right, `x @ w_q`. Head 0 has the columns 0
-#   to $n-1$ of the first three, head 1 the others. So a head is $n$ wide, and the scale divides its scores by $\sqrt
-#   n$.
-# - After $W^O$ the last word holds $2n$ numbers: first the name at `who`, then the name at `whom`, each number right
-#   to within 0.1. What the other words get is up to you.
-# - Return the four, stacked: `(4, 2n, 2n)`. There are many right ways; any of them will do.
-# - You can try it without the check: the cell behind it runs *the X saw the Y ?*.
-
-
-# %%
-def two_heads_by_hand(n: int, who: int, whom: int) -> Tensor:
-    """n words, two positions -> w_q, w_k, w_v, w_o of two heads, (4, 2n, 2n)."""
-    w_q, w_k, w_v, w_o = torch.zeros(4, 2 * n, 2 * n)
-    ### BEGIN SOLUTION
-    w_q[n - 1, 0] = 10 * math.sqrt(n)  # the last word asks something in head 0 …
-    w_q[n - 1, n] = 10 * math.sqrt(n)  # … and in head 1
-    w_k[who, 0] = 1  # this position answers in head 0
-    w_k[whom, n] = 1  # and this one in head 1
-    w_v[n:, :n] = torch.eye(n)  # both heads bring the name
-    w_v[n:, n:] = torch.eye(n)
-    w_o.fill_diagonal_(1)
-    ### END SOLUTION
-    return torch.stack([w_q, w_k, w_v, w_o])
-
-
-# %%
-check("two_heads_by_hand", two_heads_by_hand)
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Start with one head, and with what it carries. Which rows of $W^V$ read the name, and into which columns should it
-# go?
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# Row $i$ of $W^Q$ is the query of the word at position $i$, since that word has its 1 in column $i$. The same goes for
-# $W^K$. Give the last word a query with a single number in it, and give one key a number in the same column.
-#
-# </details>
-# <details><summary>Hint 3</summary>
-#
-# How large must the number be? Softmax gives the other $n - 1$ words $e^0 = 1$ each. A score of 10 leaves them with
-# next to nothing, and $\sqrt n$ undoes the scale. For $W^O$ the identity will do.
-#
-# </details>
-
-# %%
-# nbval-ignore-output: it says whose matrices are used, which are others in a student's notebook
-by_hand = yours_or_ours("two_heads_by_hand", globals())(6, 1, 4)
-
-# %%
-place, name = torch.eye(6), torch.ones(6, 6).tril() * 2 - 1  # six different names
-q, k, v = (
-    attnlib.split_heads((torch.cat([place, name], -1) @ w)[None], 2)
-    for w in by_hand[:3]
-)
-found, looks = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)
-got = (attnlib.merge_heads(found) @ by_hand[3])[0, -1]
-assert_close(got, torch.cat([name[1], name[4]]), atol=0.1, rtol=0)
-plot_heads(looks[0], ["the", "X", "saw", "the", "Y", "?"], columns=2)
-show(
-    "Two tables of attention weights over the X saw the Y question mark. In one head "
-    "the last word looks at X, in the other at Y."
-)
-
-# %% [markdown]
-# Keep that picture in mind. Further down two heads *learn* the same task, and you can compare what they found with
-# what you wrote.
-
-# %% [markdown]
 # ## Compute all heads with one product · core
 #
 # The loop over three heads made three small products for each of $q$, $k$ and $v$. A real model has dozens of heads,
-# and a GPU prefers one large product. Lesson 01 put $W^Q$, $W^K$ and $W^V$ side by side. The same works for heads,
-# because a column of a product depends on the same column of the right-hand matrix and on no other:
+# and a GPU prefers one large product. Lesson 01 put $W^Q$, $W^K$ and $W^V$ side by side, and the same works for heads:
 #
 # $$x [W_0 \mid W_1 \mid \dots] = [x W_0 \mid x W_1 \mid \dots]$$
 
@@ -677,6 +594,91 @@ assert [torch.linalg.matrix_rank(what).item() for what in w_vo] == [3, 3, 3]
 # numbers. The same is true of $W_i^Q (W_i^K)^\top$, which a head uses to compare two words.
 
 # %% [markdown]
+# ## Write the matrices of two heads yourself · core
+#
+# You have seen three heads that somebody made. Now make two, for the cat and the dog. A sentence has $n$ words, such as
+# the six of *the X saw the Y ?*, and a word is $2n$ numbers. The first $n$ say where it is: a 1 at its position, zeros
+# elsewhere. The last $n$ are its name, $n$ numbers that are $+1$ or $-1$. Nobody can know the names beforehand, so the
+# matrices have to work for all of them.
+#
+# ### Exercise: write two heads by hand ({points}, difficulty 3, 20 minutes)
+#
+# Write `two_heads_by_hand(n, who, whom)`: four matrices with which the *last* word learns two names, that of the word
+# at position `who` and that of the word at position `whom`.
+#
+# - $W^Q$, $W^K$ and $W^V$ are $(2n, 2n)$ each and multiply from the right, `x @ w_q`. Head 0 has the columns 0 to
+#   $n-1$, head 1 the others. So a head is $n$ wide, and the scale divides its scores by $\sqrt n$.
+# - What the two heads found is written side by side, $2n$ numbers for each word. $W^O$, also $(2n, 2n)$, multiplies it
+#   and may rearrange it.
+# - After $W^O$ the last word holds $2n$ numbers: first the name at `who`, then the name at `whom`, each number right
+#   to within 0.1. What the other words get is up to you.
+# - Return the four, stacked: `(4, 2n, 2n)`. There are many right ways; any of them will do.
+# - You can try it without the check: the cell after it runs *the X saw the Y ?*.
+
+
+# %%
+def two_heads_by_hand(n: int, who: int, whom: int) -> Tensor:
+    """n words, two positions -> w_q, w_k, w_v, w_o of two heads, (4, 2n, 2n)."""
+    w_q, w_k, w_v, w_o = torch.zeros(4, 2 * n, 2 * n)
+    ### BEGIN SOLUTION
+    w_q[n - 1, 0] = 10 * math.sqrt(n)  # the last word asks something in head 0 …
+    w_q[n - 1, n] = 10 * math.sqrt(n)  # … and in head 1
+    w_k[who, 0] = 1  # this position answers in head 0
+    w_k[whom, n] = 1  # and this one in head 1
+    w_v[n:, :n] = torch.eye(n)  # both heads bring the name
+    w_v[n:, n:] = torch.eye(n)
+    w_o.fill_diagonal_(1)
+    ### END SOLUTION
+    return torch.stack([w_q, w_k, w_v, w_o])
+
+
+# %%
+check("two_heads_by_hand", two_heads_by_hand)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Start with one head, and with what it carries. Which rows of $W^V$ read the name, and into which columns should it
+# go?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Row $i$ of $W^Q$ is the query of the word at position $i$, since that word has its 1 in column $i$. The same goes for
+# $W^K$. Give the last word a query with a single number in it, and give one key a number in the same column.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# How large must the number be? Softmax gives the other $n - 1$ words $e^0 = 1$ each. A score of 10 leaves them with
+# next to nothing, and $\sqrt n$ undoes the scale. For $W^O$ the identity will do.
+#
+# </details>
+
+# %%
+# nbval-ignore-output: it says whose matrices are used, which are others in a student's notebook
+by_hand = yours_or_ours("two_heads_by_hand", globals())(6, 1, 4)
+
+# %%
+place, name = torch.eye(6), torch.ones(6, 6).tril() * 2 - 1  # six different names
+q, k, v = (
+    attnlib.split_heads((torch.cat([place, name], -1) @ w)[None], 2)
+    for w in by_hand[:3]
+)
+found, looks = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)
+got = (attnlib.merge_heads(found) @ by_hand[3])[0, -1]
+assert_close(got, torch.cat([name[1], name[4]]), atol=0.1, rtol=0)
+plot_heads(looks[0], ["the", "X", "saw", "the", "Y", "?"], columns=2)
+show(
+    "Two tables of attention weights over the X saw the Y question mark. In one head "
+    "the last word looks at X, in the other at Y."
+)
+
+# %% [markdown]
+# In one head the question mark looks at *X*, in the other at *Y*. Soon two heads will *learn* the same task, and you can
+# compare.
+
+# %% [markdown]
 # ## Count what the heads cost · more
 #
 # A model is 512 wide. One version has a single head of width 512, another has 8 heads of width 64, a third 64 heads of
@@ -878,12 +880,13 @@ check("train_with_adam", train_with_adam)
 #
 # Now your module learns what you wrote by hand. The sentence is *the X saw the Y ?*, and the names are new in every
 # sentence. At the question mark, the module has to return twelve numbers: the name of *X*, then the name of *Y*. Two
-# contestants of the same width: one head 12 wide, two heads 6 wide. They have equally many weights to learn.
+# contestants, each 12 wide in all: one head of 12, and two heads of 6. They have equally many weights to learn.
 #
-# How well *can* one head do? Suppose its weights go to the two nouns in the proportion $a : b$. Then
-# $a\, \mathrm{name}_X + b\, \mathrm{name}_Y$ reaches $W^O$, times one matrix. The best linear guess from that sum has
-# a mean squared error of $\frac{b^2}{a^2+b^2}$ for the one name and $\frac{a^2}{a^2+b^2}$ for the other. Their mean is
-# ½, for any $a$ and $b$. (The weights of a trained head also depend a little on the names, which helps a little.) So
+# How well *can* one head do? Suppose its weights go to the two nouns in the proportion $a : b$. Take one of the six
+# numbers of each name, $x$ and $y$, both $\pm 1$ and independent. All that reaches $W^O$ is $s = a x + b y$, times one
+# matrix. Guess $x$ as $c\, s$, and the mean squared error is $c^2 (a^2 + b^2) - 2 c a + 1$. It's smallest for
+# $c = a / (a^2 + b^2)$, where it is $\frac{b^2}{a^2+b^2}$. For $y$ it's $\frac{a^2}{a^2+b^2}$, so the mean of the two
+# is ½, for any $a$ and $b$. (The weights of a trained head also depend a little on the names, which helps a little.) So
 # expect slightly less than ½ from one head, and 0 from two.
 
 # %%
@@ -1012,6 +1015,9 @@ ax.set(title=f"Who? {who}. Whom? {whom}.", xlabel="", ylabel="“?” looks, in 
 show(f"Where two heads look in “{mine}”: one at {who}, the other at {whom}.")
 
 # %% [markdown]
+# The heads say that the mice caught the cats. They have learned two *positions*, the second word and the fifth, and no
+# sentence of their training ever needed more. A head that knows what *by* means would need sentences with *by*.
+#
 # ## Take a head away · stretch
 #
 # A picture shows where a head looks. Whether it *matters* is another question, and there's a direct way to ask it:
@@ -1262,7 +1268,7 @@ print("loop = stacked = fused = einops = F.scaled_dot_product_attention = nn.Mod
 # ## Tell the dialects apart · more
 #
 # The ladder had one silent condition: every form read the packed columns in the same order. People have packed them in
-# different ones. Each order is fine for the model that was trained with it. In einops notation, slowest axis first:
+# different ones. In einops notation, slowest axis first:
 #
 # | packing | where | reading from left to right |
 # | --- | --- | --- |
@@ -1323,7 +1329,7 @@ print(f"no error, the right shape, and a correlation of {relation:.2f}")
 
 # %% [markdown]
 # No shape, no dtype and no norm of a weight can tell these apart. Only numbers can: run one sentence through both
-# models and compare. That's how careful people port weights, and how every form on the ladder was compared.
+# models and compare, as every form on the ladder was compared.
 
 # %% [markdown]
 # ## Unpack any model's weights · stretch
@@ -1381,11 +1387,9 @@ check("from_packed", from_packed)
 # %% [markdown]
 # ## What you can now do · core
 #
-# - Say what a second head can do that one head can't, with a pencil, with matrices you wrote, and by training both.
-# - Split and merge heads, and explain with a picture why `reshape` alone takes the sentence apart.
-# - Write multi-head self-attention with free head width, and count what it costs.
-# - Train it with an Adam of your own.
-# - Show six forms of it equal, PyTorch's module among them, and recognise `(h d)`, `(3 h d)` and `(h 3 d)`.
+# - Say what a second head buys: with a pencil, with matrices you wrote, and by training both.
+# - Split and merge heads, and explain why `reshape` alone takes the sentence apart.
+# - Write and train multi-head self-attention, count its cost, and recognise it in other forms and packings.
 #
 # ## Take this with you · core
 #

@@ -13,9 +13,8 @@
 # | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps |
 # | **Time** | core 1 hour 20 minutes, everything 2 hours ([symbols](00_start_here.ipynb#Symbols)) |
 #
-# The demonstrations between the exercises use `attnlib`. The date readers use *your* functions once they pass their
-# checks, and `attnlib`'s until then. A failed check stops *Run All*, but nothing further down depends on it, so go on
-# with the next cell. (The task of reading dates is from DeepLearning.AI's course on sequence models.)
+# The date readers use *your* functions once they pass their checks, and `attnlib`'s until then. (The task of reading
+# dates is from DeepLearning.AI's course on sequence models.)
 
 # %%
 import calendar
@@ -96,9 +95,9 @@ w_v[features.index("place")] = torch.tensor([0.0, 2.0])  # lanes
 # $$\frac{e^4}{e^4 + 10 e^0} = \frac{54.60}{64.60} \approx 0.845$$
 
 # %% [markdown]
-# First as slowly as possible, one question after the other and one English word after the other. Before you run it,
-# say which shapes the output and the weights will have. $x$ is $(3, 3)$, the memory is $(11, 7)$, and a value has two
-# numbers, legs and lanes.
+# Now all three rows, as slowly as possible, one question after the other and one English word after the other. Before
+# you run it, say which shapes the output and the weights will have. $x$ is $(3, 3)$, the memory is $(11, 7)$, and a
+# value has two numbers, legs and lanes.
 
 
 # %%
@@ -159,9 +158,8 @@ ax = plot_encoder_decoder(memory, memory, x, slow_output)
 show("The encoder makes a memory of 11 by 7; it brings keys and values to 3 questions.")
 
 # %% [markdown]
-# It's easy to draw the orange arrow the wrong way round. A survey of language models with thousands of readers [has
-# the encoder ask](https://github.com/humza909/LLM_Survey/issues/2). A reader reported it, the authors answered "Thanks
-# we will fix it" in February 2025, and the issue is still open.
+# It's easy to draw the orange arrow the wrong way round. A survey of language models with thousands of readers [has the
+# encoder ask](https://github.com/humza909/LLM_Survey/issues/2).
 #
 # ## Ask all questions at once · core
 #
@@ -243,8 +241,8 @@ assert_close(asks_itself, self_attention(text), atol=1e-5, rtol=0)
 # %% [markdown]
 # ## Shuffle those who answer · core
 #
-# In lesson 02 you shuffled a sentence, and the outputs of self-attention were shuffled with it. There, the same words
-# asked and answered. Now you can shuffle one side alone.
+# Shuffle a sentence, and the outputs of self-attention are shuffled with it (lesson 02), because the same words ask and
+# answer. Now you can shuffle one side alone.
 #
 # ### Predict, then run: a shuffled memory ({points}, difficulty 2, 3 minutes)
 #
@@ -330,9 +328,8 @@ assert_close(closed.softmax(0), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rt
 # %% [markdown]
 # ## Ask several questions at a time · core
 #
-# A word may want to know more than one thing, so it gets several heads, as in lesson 03. The columns of $q$, $k$ and
-# $v$ are cut into $h$ runs of $d$ columns, each run attends separately, and $W^O$ mixes what they found. What's new is
-# that each text has its own length and width, and that the memory may be padded.
+# A word may want to know more than one thing, so it gets several heads, as in lesson 03. What's new is that each text
+# has its own length and width, and that the memory may be padded.
 #
 # $$\mathrm{head}_i = \mathrm{CrossAttention}_i(x, m), \qquad
 # \mathrm{MultiHead}(x, m) = \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head} _{h-1}) W^O$$
@@ -344,8 +341,8 @@ assert_close(closed.softmax(0), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rt
 #
 # - Four `nn.Linear` layers, `w_q`, `w_k`, `w_v` (to $h \cdot d$ columns) and `w_o` (from $h \cdot d$ to `d_model`), all
 #   with a bias if `bias`. No other parameters. The check sets their weights.
-# - `d_head` is $d$. If it is not given it is `d_model / num_heads`, and if that does not divide, raise a `ValueError`
-#   when the module is made.
+# - `d_head` is $d$, by default `d_model / num_heads`. Where that leaves a remainder, raise a `ValueError` when the
+#   module is made.
 # - Head $i$ is the $i$-th run of $d$ neighbouring columns, the pattern `(h d)`.
 # - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_memory)`; the output is `(b, q, d_model)`, the weights are
 #   `(b, h, q, k)`.
@@ -469,9 +466,9 @@ print("output", tuple(output.shape), "weights", tuple(weights.shape))
 # %% [markdown]
 # ## Collect dates as people write them · core
 #
-# So far every number was made by hand. Now for something nobody could write by hand. *Sunday, 20 July 1969*, *July
-# 20, 1969*, *20.7.1969* and *07/20/1969* are one day, and a database wants it as `1969-07-20`. Nobody is going to write
-# down the rules. A network can learn them from examples, and Python's standard library makes as many as you like.
+# So far every number was made by hand. Now for a task with more rules than anyone cares to write down. *Sunday, 20 July
+# 1969*, *July 20, 1969*, *20.7.1969* and *07/20/1969* are one day, and a database wants it as `1969-07-20`. A network
+# can learn the rules from examples, and Python's standard library makes as many as you like.
 
 
 # %%
@@ -515,11 +512,11 @@ for text, day in list(zip(texts, days, strict=True))[:6]:
 # what it has written so far; you'll train one further down. Learned questions are used in practice too. A model that
 # finds the objects in a picture [asks it a hundred](https://arxiv.org/abs/2005.12872).)
 #
-# Who answers? The characters. A network computes with numbers, so each character gets a learned vector. But a bare *9*
-# doesn't know whether it belongs to a day or to a year. So before it answers, each character sees its two neighbours
-# on either side, and no more: `nn.Conv1d` with a window of 5 is one small matrix product that slides along the text.
-# After it comes GELU, a nonlinearity (lesson 06 explains it). Nothing else crosses the text. If an output needs a
-# character, it has to attend to it, and we can watch it do so.
+# Who answers? The characters. Each has a learned vector. But a bare *9* doesn't know whether it belongs to a day or to
+# a year. So before it answers, each character sees its two neighbours on either side, and no more: `nn.Conv1d` with a
+# window of 5 is one small matrix product that slides along the text. After it comes GELU, a nonlinearity (lesson 06
+# explains it). Nothing else crosses the text. If an output needs a character, it has to attend to it, and we can watch
+# it do so.
 #
 # What a position fetched is added to its question, and two more layers turn the sum into eleven *logits*, one score for
 # each character that could be written there. Number 0 is the padding, so `ids > 0` is the mask.
@@ -578,13 +575,12 @@ class DateReader(nn.Module):
 # 2. **Measure.** The *loss* says how wrong the guess was. It is $-\ln p$, where $p$ is the probability given to the
 #    right character. If $p = 1$ the loss is 0; if $p = \frac12$ it is 0.69. A blind guess among eleven has $p =
 #    \frac1{11}$ and the loss $\ln 11 = 2.40$. Its mean over all positions is called *cross-entropy*.
-# 3. **Ask which way is down.** `backward` computes the *gradient*, which says for each of the network's numbers
-#    how fast the loss grows if that number grows. The gradients of the step before have to be set to zero first.
-# 4. **Take a small step down.** The *optimiser* moves each number against its gradient. Plain gradient descent
-#    subtracts the learning rate times the gradient. AdamW, which is lesson 03's Adam with a small pull of every number
-#    towards 0, first divides by how large that number's gradients have been lately, so that all of them move at a
-#    similar speed. A *schedule* lets the learning rate grow at the beginning, while the gradients are wild, and shrink
-#    to nothing at the end, so that everything settles.
+# 3. **Ask which way is down.** Set the old gradients to zero, then call `backward`.
+# 4. **Take a small step down.** The optimiser is AdamW, lesson 03's Adam with a small pull of every number towards 0.
+#    Where plain gradient descent subtracts the learning rate times the gradient, Adam first divides by how large that
+#    number's gradients have been lately, so that all numbers move at a similar speed. A *schedule* lets the learning
+#    rate grow at the beginning, while the gradients are wild, and shrink to nothing at the end, so that everything
+#    settles.
 #
 # This loop trains nearly everything in this course and, apart from the size, GPT.
 #
@@ -782,6 +778,8 @@ assert_close(together[:1], alone, atol=1e-4, rtol=0)
 # ## See where each character came from · core
 #
 # Rows are the ten positions of the output, as the network filled them in. Columns are the characters it was given.
+# Before you look: where should the four digits of the year attend to, and where the two dashes, which are the same in
+# every date?
 
 
 # %%
@@ -945,8 +943,8 @@ assert share[:4, 0].min() > 0.85
 # %% [markdown]
 # The year is as clean as it gets, and the second digit of the day is nearly so. The *first* digits of month and day are
 # less clean, and that's worth a thought. In nine months of twelve the first digit is 0. As long as nothing speaks for
-# October, November or December, the answer is 0, no matter where the row attended. (And the day?) A position that can
-# guess has no need to look.
+# October, November or December, the answer is 0, no matter where the row attended. A position that can guess has no
+# need to look.
 #
 # **Second, does the picture show a cause?** Weights say where the network looked, not whether it mattered. So
 # intervene. Replace the third digit of the year by another one in all thousand texts, and count which characters of the
@@ -1398,6 +1396,9 @@ check("mend_decoder_attention", mend_decoder_attention)
 # | in the Transformer of 2017 | 6 decoder layers ask the encoder's output, 512 wide, 8 heads of 64 |
 # | in Stable Diffusion 1 | 4,096 positions of a picture ask the 77 tokens of your prompt, 768 wide, 8 heads |
 #
+# You can now let any text ask any other, keep padding out of the answers, train a reader with a loop of your own, and
+# say what a dark cell in a picture of attention shows and what it doesn't.
+#
 # ## Think further · more
 #
 # 1. Give the reader a form it has never met, `read(reader, ["1969, July 20"])`. Which characters go wrong, and which
@@ -1431,8 +1432,6 @@ check("mend_decoder_attention", mend_decoder_attention)
 #   your date reader is a miniature of it.
 # - [Jaegle et al., 2021](https://arxiv.org/abs/2103.03206): Perceiver, where a few learned questions read 50,000
 #   pixels, and the answer to question 3.
-# - [Jain and Wallace, 2019](https://arxiv.org/abs/1902.10186): "Attention is not explanation", before you show your
-#   next heat map to anybody.
 #
 # **Next:** a text that is still being written must not look at words that aren't there yet. 05 asks how to forbid it,
 # and how you'd notice if it looked anyway.

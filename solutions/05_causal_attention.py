@@ -3,8 +3,9 @@
 #
 # A language model predicts the next word. It learns from texts in which the next word is already there, so attention
 # has to be kept from looking at it. A mask does that, and masks are where attention often goes wrong: silently, with a
-# falling loss. At the end of this lesson you train two models that differ in one character of code. The one that looks
-# wonderful in training writes worse than a blind guesser, and you design the experiment that exposes it.
+# falling loss. At the end of this lesson there are two models that differ in one character of code, and you find out
+# before any training which one can peek. If you go on, you train both. The one that looks wonderful in training writes
+# worse than a blind guesser, and you design the experiment that exposes it.
 #
 # | | |
 # | --- | --- |
@@ -13,9 +14,8 @@
 # | **You need** | heads from lesson 03, the training loop and the padding of lesson 04 |
 # | **Time** | core 1 hour 25 minutes, everything 3 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
-# The demonstrations between the exercises use `attnlib`. The model that learns at the end is built on *your*
-# `CausalSelfAttention` once it passes its check, and your functions train, probe and measure it; until then `attnlib`'s
-# do. You can leave any exercise for later, because nothing further down depends on it.
+# The model that learns at the end is built on *your* `CausalSelfAttention` once it passes its check, and your functions
+# train, probe and measure it; until then `attnlib`'s do.
 
 # %%
 import re
@@ -75,7 +75,7 @@ assert all(map(torch.equal, outputs, reversed(last_one_first)))
 # ## Say who may look at whom · core
 #
 # A *mask* answers that for every pair. It is `bool`, with a row for each query and a column for each key, and **True =
-# may attend**. For five words it is a triangle:
+# may attend**. For five words it is a triangle (the bracket is True where the condition in it holds):
 #
 # $$M_{ij} = \big[ j \le i \big] \qquad\qquad \text{query } i,\ \text{key } j$$
 #
@@ -139,6 +139,9 @@ check("causal_mask", causal_mask)
 # pass $k - q$ as `diagonal`, which says how many columns further right the triangle reaches.
 #
 # </details>
+#
+# Here are the two masks of our sentence, without a window and with a window of 3. Find the row of *it* in both. How
+# many words may *it* see?
 
 # %%
 whole, newest = attnlib.causal_mask(11, 11), attnlib.causal_mask(2, 11)
@@ -388,8 +391,9 @@ assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rt
 #   the scores.
 # - Open entries of a row add up to 1, blocked ones are exactly 0. A row without any True is all zeros.
 # - No NaN, neither forward nor in the gradient.
-# - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$ or $-10^{30}$, all of
-#   them near $10^4$, and in float32 as well, where a `logsumexp` no longer holds the sum. Otherwise as always.
+# - Right for any finite scores, in float32 too: blocked ones far above the open ones, open ones of $-10^{12}$ or
+#   $-10^{30}$, all of them near $10^4$. (At such sizes a `logsumexp` has too few digits left, as in lesson 02.)
+#   Otherwise as always.
 # - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax`, and others that take the mask, as
 #   `torch.masked.softmax` and PyTorch's attention do.
 
@@ -746,9 +750,10 @@ check("CausalSelfAttention", CausalSelfAttention)
 #
 # $$\frac{\partial \text{output}_i}{\partial \text{input}_j} = 0 \qquad \text{for all } j > i$$
 #
-# For eleven words that is an $11 \times 11$ picture, and it takes autograd a moment. Compare three layers with the same
-# weights: one without a mask, one that sets future weights to zero *after* the softmax and does nothing else, and one
-# that blocks them before it.
+# For eleven words that is an $11 \times 11$ picture, in which everything above the diagonal should be white, exactly
+# zero. (The colours are logarithmic, so that a small leak shows.) Compare three layers with the same weights: one
+# without a mask, one that sets future weights to zero *after* the softmax and does nothing else, and one that blocks
+# them before it.
 
 
 # %%
@@ -810,10 +815,11 @@ show(
 # %% [markdown]
 # ## Let two models learn, one of which can peek · core
 #
-# How bad is a leak? Take two small models that predict the next character of English text, the Python documentation on
-# operators, loops and classes, which comes with Python. The sound one is built on your `CausalSelfAttention`. The other
-# has the same four layers, and one character of its mask is different: `tril(1)` for `tril(0)`, so that every position
-# sees one character too far.
+# How bad is a leak? Take two small models that predict the next character of English text. Theirs is the Python
+# documentation on operators, loops and classes, since everyone who has Python has it. The sound one is built on your
+# `CausalSelfAttention`. The other has the same four layers, and one character of its mask is different: `tril(1)` for
+# `tril(0)`, so that every position sees one character too far. Here you build both and find out which can peek. The
+# next sections train them.
 
 # %%
 # nbval-ignore-output: it says whose attention is used, which is another one in a student's notebook
@@ -960,8 +966,7 @@ assert torch.equal(tables[1], torch.ones(11, 11).tril(1).bool())
 # - `rates` is `(steps,)`, the learning rate of each step. `make` is an optimiser's class, called as
 #   `make(model.parameters(), lr=…)`, once, with any rate. Step $i$ uses `excerpts[i]` and `rates[i]`.
 # - The result is `(steps,)`, the loss of each step: the mean cross-entropy over all guesses of the batch, before the
-#   model is changed by it. (Keep `loss.detach()`. A loss that remembers how it was computed holds the whole pass in
-#   memory.)
+#   model is changed by it, detached.
 # - The points: {parts}. The check trains with `torch.optim.SGD` and with `torch.optim.Adam`. As always.
 
 
@@ -1014,8 +1019,8 @@ check("train_writer", train_writer)
 # </details>
 
 # %% [markdown]
-# Both models get the same excerpts, and rates that rise for the first third of the steps and then fall. They're small
-# at the beginning, where the model knows nothing, and at the end, where it should settle.
+# Both models get the same excerpts, and rates that rise for the first third of the steps and then fall, as in lesson
+# 04.
 
 # %%
 # nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
@@ -1211,9 +1216,8 @@ assert zeroed_training.mean() < sound_training.mean() / 2
 assert zeroed_writing.mean() > guessing
 
 # %% [markdown]
-# It is. A single number per head, and the next character gets through. In writing the model is lost. And this leak is
-# the one you'd never find in a picture of the weights, because its table is a perfect triangle. Your `reach` found it
-# before training: every guess changed with every character.
+# It is. A single number per head, and the next character gets through. In writing the model is lost. Your `reach` found
+# it before training: every guess changed with every character.
 
 # %%
 # nbval-ignore-output: last digits of a training differ by machine, and so do samples
@@ -1508,7 +1512,7 @@ show("Three triangles along the diagonal; all cells outside of them are blocked.
 # %% [markdown]
 # ## Take this with you · core
 #
-# **Block before the softmax, and give a query that may look at nothing zeros.**
+# **Block before the softmax, and give zeros to a query that has nothing to look at.**
 #
 # | | |
 # | --- | --- |
@@ -1518,6 +1522,9 @@ show("Three triangles along the diagonal; all cells outside of them are blocked.
 # | trap 2 | a finite fill, which makes an empty row an even look at everything |
 # | trap 3 | True means blocked in `nn.MultiheadAttention`, and "may attend" in PyTorch's function |
 # | in GPT-2 | a buffer of 1,024 × 1,024, `tril`, and 12 heads of 64 in each of 12 layers |
+#
+# You can now mask any attention without a leak and without NaN, build the attention layer of a GPT, and find out before
+# any training whether a model can peek.
 #
 # ## Think further · more
 #

@@ -13,9 +13,9 @@
 # | **First evening** | the block, and the digits it reads: core 1 hour 50 minutes, everything 2 hours 30 minutes |
 # | **Second evening** | where the norm goes, and what a block costs: none of it is core, 1 hour 30 minutes |
 #
-# The letters are those of the course's [table of symbols](00_start_here.ipynb#Symbols). The demonstrations use
-# `attnlib`; the digits are read by *your* block as soon as it passes its check, and by `attnlib`'s until then. If you
-# skipped lesson 03, 04 or 05 you can go on here: `attnlib.MultiHeadAttention` stands in.
+# The letters are those of the course's [table of symbols](00_start_here.ipynb#Symbols). The digits are read by *your*
+# block as soon as it passes its check. If you skipped lesson 03, 04 or 05 you can go on here:
+# `attnlib.MultiHeadAttention` stands in.
 
 # %%
 import math
@@ -53,7 +53,8 @@ seed = 0
 # ## See the whole thing first · core
 #
 # Follow the orange line from left to right: it's the word's own vector, passed on. Twice a branch leaves it, and the
-# branch's result is added to it. The numbers are those of *it* in our sentence; the next sections compute them.
+# branch's result is added to it. The numbers are those of *it* in our sentence, and the next sections compute them.
+# (The column *animal* is what the MLP will conclude.)
 
 # %%
 it_comes_in = torch.tensor([0.0, 0.0, 1.0, 0.0])
@@ -120,7 +121,7 @@ animal, street, it = (
 
 # %% [markdown]
 # Run both layers on both sentences, once with $x + \mathrm{attn}(x)$, and once with $\mathrm{attn}(x)$ alone. Before
-# you do: without the sum *it* arrives with the very same wish. Why can nobody grant it?
+# you do: without the sum *it* arrives at the second layer with the very same wish. Why does no word answer it?
 
 
 # %%
@@ -286,9 +287,9 @@ assert min(likeness(added[24]), likeness(blocks[24])) > 0.75  # a delay, not a c
 # $$\mathrm{norm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot g + b,
 # \qquad \mu = \frac1d\sum_c x_c, \quad \sigma^2 = \frac1d\sum_c (x_c - \mu)^2$$
 #
-# The *gain* $g$ and the *bias* $b$ are learned, one number of each for each feature, the same for all words. With them
-# the network can choose another size. The small $\epsilon$ is there for a word whose entries are all equal: without
-# it, that would be $0/0$.
+# The *gain* $g$ and the *bias* $b$ are learned, one number of each for each feature, the same for all words. ($\odot$
+# multiplies number by number.) With them the network can choose another size. The small $\epsilon$ is there for a word
+# whose entries are all equal: without it, that would be $0/0$.
 
 # %%
 word = torch.tensor([1.0, 3.0, 4.0, 5.0, 7.0])
@@ -304,9 +305,9 @@ print("divided by d:", word.var(correction=0).item(), " by d - 1:", word.var().i
 # `Tensor.var` divides by $d - 1$ unless you say otherwise, which is right for estimating a population from a sample.
 # Here nothing is estimated: the five numbers are all there are.
 #
-# What does it do to a whole cloud of words? With $d = 3$ you can see it. Subtracting the mean drops every word into
-# one plane (the entries add up to 0), and dividing puts it on a circle of radius $\sqrt{3}$. Only the *direction* is
-# left.
+# What does the norm do to a whole cloud of words? With $d = 3$ you can see it. Subtracting the mean drops every word
+# into one plane (the entries add up to 0), and dividing puts it on a circle of radius $\sqrt{3}$. Only the *direction*
+# is left.
 
 # %%
 generator = torch.Generator().manual_seed(3)
@@ -384,9 +385,9 @@ check("layer_norm", layer_norm)
 #
 # People often get two details wrong, both of them in the [Annotated
 # Transformer](https://github.com/harvardnlp/annotated-transformer/issues/122) and in [code copied from
-# it](https://github.com/codertimo/BERT-pytorch/issues/30): `(x - mean) / (x.std() + eps)`. How much do they matter?
-# Watch one word, $(-1, 1, -1, 1, -1, 1, -1, 1)$ times a size that shrinks. The output should have the size 1, until
-# $\epsilon$ is as large as the variance.
+# it](https://github.com/codertimo/BERT-pytorch/issues/30): `(x - mean) / (x.std() + eps)`. There, `std` divides by
+# $d - 1$, and $\epsilon$ is outside the root. How much does that matter? Watch one word, $(-1, 1, -1, 1, -1, 1, -1, 1)$
+# times a size that shrinks. The output should have the size 1, until $\epsilon$ is as large as the variance.
 
 # %%
 sizes = torch.logspace(-7, 1, 81)
@@ -478,9 +479,10 @@ show("GELU beside ReLU; GELU by tanh differs from it by up to half a thousandth.
 # ### What no linear layer can say
 #
 # Let a word have two features, each 0 or 1, and ask whether *exactly one* of them is there: legs or lanes, but not
-# both. Then *it* has found its noun; with both, or neither, it's still in doubt. Suppose a linear layer $f$ (with
-# bias) could tell. For any linear layer $f(1,1) + f(0,0) = f(1,0) + f(0,1)$. But we want $0 + 0$ on the left and $1 +
-# 1$ on the right. A stack of linear layers is one linear layer, so no depth helps. Two neurons with a nonlinearity do.
+# both. Then *it* has found its noun; with both, or neither, it's still in doubt. Suppose a linear layer $f$ (with bias)
+# could tell. But $f(a,b) = ua+vb+c$ with three numbers $u$, $v$ and $c$, so $f(1,1) + f(0,0)$ and $f(1,0) + f(0,1)$ are
+# both $u+v+2c$. We want $0+0$ for the first and $1+1$ for the second. A stack of linear layers is one linear layer, so
+# no depth helps. Two neurons with a nonlinearity do.
 #
 # ### Exercise: write an MLP by hand ({points}, difficulty 3, 20 minutes)
 #
@@ -877,8 +879,8 @@ def accuracy(reader: nn.Module, which: Tensor) -> float:
 
 
 # %% [markdown]
-# The loop is lesson 04's: guess, measure, ask which way is down, take a step down. An *epoch* is one pass through all
-# images, 23 batches of 64. The learning rate rises for the first fifth of the steps and then falls.
+# The loop is lesson 04's. An *epoch* is one pass through all images, 23 batches of 64. The learning rate rises for the
+# first fifth of the steps and then falls.
 
 # %%
 # nbval-ignore-output: the last digits of a loss vary by machine
@@ -928,8 +930,9 @@ show("The loss falls over 20 epochs; six test digits that were misread.")
 # %% [markdown]
 # You wouldn't have bet on some of these either. And all of it took two blocks and fewer than 40,000 weights.
 #
-# And where does it look? The block doesn't return its attention weights, but its layers are all there: normalise,
-# project, cut into heads, and lesson 02's formula gives them.
+# And where does the reader look? The block doesn't return its attention weights, but its layers are all there:
+# normalise, project, cut into heads, and lesson 02's formula gives them. The patch with the most ink asks; it has a
+# frame. Compare the eight heads: do they look at the same patches?
 
 
 # %%
@@ -1118,7 +1121,8 @@ check("mend_encoder_block", MendedBlock)
 # parameter without a gradient, and an input whose size has no effect. When you build something, ask what must *change*
 # if you change the input, and what must not. Then try.
 #
-# You have the block, and it reads. The first evening ends here, and you can go on to lesson 07.
+# You have the block, and it reads. The first evening ends here. Read *Take this with you* at the end of the lesson, and
+# you can go on to lesson 07.
 
 # %% [markdown]
 # ---
@@ -1153,8 +1157,8 @@ show("Post-LN: the norms are on the stream itself, behind the two sums.")
 # pre-LN stack should get the gradient of a post-LN stack's last block, divided by $s$.**
 #
 # Measure it. Stacks of both kinds with the same starting weights classify random words. We take the norm of the
-# gradient at each block's `mlp.down`, before the first step, and the size (root mean square) of the stream after the
-# last block.
+# gradient (its length, as of one long vector) at each block's `mlp.down`, before the first step, and the size (root
+# mean square) of the stream after the last block.
 
 
 # %%
@@ -1544,11 +1548,11 @@ assert between[-1] > alone[-1]
 
 # %% [markdown]
 # Measured, the curves cross as well, but not at $N = 6D$: where they do depends on the machine, because the two kinds
-# of work run at different speeds. Matrix products are what processors do best. Between words there's more to do than
-# multiply: the softmax needs an exponential for each of the $h N^2$ weights, and the tables are written to memory and
-# read again, which is slow once they no longer fit into the fast part of it. (Lesson 10 is about not writing them.)
-# For our sixteen patches none of this matters. For $D = 768$ and 512 words, as in BERT, $N$ is far below $6D = 4608$,
-# and nine tenths of the multiplications are word by word.
+# of work run at different speeds. Between words there's more to do than multiply: the softmax needs an exponential for
+# each of the $h N^2$ weights, and the tables are written to memory and read again, which is slow once they no longer
+# fit into the fast part of it. (Lesson 10 is about not writing them.) For our sixteen patches none of this matters. For
+# $D = 768$ and 512 words, as in BERT, $N$ is far below $6D = 4608$, and nine tenths of the multiplications are word by
+# word.
 
 # %%
 alone, between, _ = cost(torch.tensor([512]), 768, 12, 3072)
@@ -1568,6 +1572,9 @@ assert_close((alone / (alone + between)).item(), 0.9, atol=5e-3, rtol=0)
 # | trap 3 | one norm for both sub-layers, or no last norm after a pre-LN stack |
 # | in GPT-2 | 12 blocks, pre-LN, 768 wide, MLP 3,072, GELU by tanh; weights of attention packed (3 h d) |
 # | in BERT | 12 blocks, post-LN, 768 wide, 10,000 steps of warm-up, GELU by tanh (exact in its ports) |
+#
+# You can now build the block ViT and, with a mask, GPT-2 are stacked from, say what its plus signs, norms and MLP are
+# for, and train two of them to read.
 #
 # ## Think further · more
 #

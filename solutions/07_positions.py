@@ -1058,8 +1058,9 @@ assert looks_like_two[:2] == [21, 40]
 # ## Test the diagnosis · more
 #
 # First the two spikes of the sinusoidal table in the picture, at 34 and 59. The clock explains them as well: from 9 to
-# 34 there are 25 words, and again from 34 to 59. That's nearly four turns of the fastest hand of this wider table and nearly three of the next (the next cell
-# counts), so both positions look like position 9, which was trained. (Where the spikes are varies with the start.)
+# 34 there are 25 words, and again from 34 to 59. That's nearly four turns of the fastest hand of this wider table and
+# nearly three of the next (the next cell counts), so both positions look like position 9, which was trained. (Where the
+# spikes are varies with the start.)
 
 # %%
 for hand in (0, 1):

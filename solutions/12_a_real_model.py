@@ -824,9 +824,9 @@ for i, (name, third) in enumerate(zip(ORDINALS, thirds, strict=True)):
 # %% [markdown]
 # Shuffled, no head gets far from chance. So what head 5 knows was learned.
 #
-# Here's what it says about a single reaction, one of those it gets all right. The later layers hardly differ.
-# From here on it's layer 10, because that and head 5 are what the authors' own package reads. Each atom of the product
-# has the number of the atom it came from, and the links are as wide as the head is sure.
+# Here's what it says about a single reaction, one of those it gets all right. The later layers hardly differ. From here
+# on it's layer 10, because that and head 5 are what the authors' own package reads. Each atom of the product has the
+# number of the atom it came from, and the links are as wide as the head is sure.
 
 # %%
 LAYER, HEAD = 10, 5
