@@ -53,12 +53,13 @@ class SmallModel(nn.Module):
         super().__init__()
         self.max_len, self.ahead, self.window = max_len, ahead, window or max_len
         self.embed, self.places = nn.Parameter(torch.empty(vocab, d)), nn.Parameter(torch.empty(max_len, d))
+        self.shift = nn.Parameter(torch.zeros(d))
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
         positions = torch.arange(ids.shape[1], device=ids.device) if positions is None else positions
         if ids.shape[1] > self.max_len or bool((positions >= self.max_len).any()):
             raise IndexError(f"the model has max_len = {self.max_len} positions, got {positions.tolist()}")
-        x = (self.embed[ids] + self.places[positions]).tanh()
+        x = (self.embed[ids] + self.places[positions] + self.shift).tanh()
         if self.training:
             x = 2 * x * (torch.arange(x.shape[-1], device=x.device) % 2)
         seen = torch.ones(ids.shape[1], ids.shape[1], dtype=x.dtype, device=x.device)
@@ -68,18 +69,19 @@ class SmallModel(nn.Module):
 
 
 class SmallHeads(nn.Module):
-    """Words (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n): self-attention without biases."""
+    """Words (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n): self-attention, its bias on the output."""
 
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
         self.w_q, self.w_k, self.w_v, self.w_o = (nn.Parameter(torch.empty(d_model, d_model)) for _ in range(4))
+        self.shift = nn.Parameter(torch.zeros(d_model))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         projected = (x @ w for w in (self.w_q, self.w_k, self.w_v))
         q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in projected)
         weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(dim=-1)
-        return (weights @ v).transpose(1, 2).flatten(2) @ self.w_o, weights
+        return (weights @ v).transpose(1, 2).flatten(2) @ self.w_o + self.shift, weights
 
 
 class SmallTranslator(nn.Module):
@@ -102,18 +104,19 @@ class SmallReader(nn.Module):
     def __init__(self, vocab: int, places: int, signs: int, d: int) -> None:
         super().__init__()
         self.embed, self.questions = nn.Parameter(torch.empty(vocab, d)), nn.Parameter(torch.empty(places, d))
-        self.answer = nn.Parameter(torch.empty(d, signs))
+        self.answer, self.shift = nn.Parameter(torch.empty(d, signs)), nn.Parameter(torch.zeros(signs))
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         memory = self.embed[ids]
         weights = (self.questions @ memory.mT).softmax(dim=-1)
-        return (self.questions + weights @ memory).tanh() @ self.answer, weights
+        return (self.questions + weights @ memory).tanh() @ self.answer + self.shift, weights
 
 
 class SmallWriter(nn.Module):
     """Ids (b, n) -> logits (b, n, vocab), in the layout of lesson 08's LanguageModel; each token may be read once.
 
-    Its embedding counts what goes through it, and refuses more than `reads` ids, those of all texts together.
+    Its embedding and its blocks' first norms count what goes through them, and refuse more than `reads` positions,
+    those of all texts together.
     """
 
     def __init__(self, vocab: int, d_model: int, heads: int, depth: int, max_len: int, reads: int) -> None:
@@ -123,6 +126,8 @@ class SmallWriter(nn.Module):
         self.max_len = max_len
         self.embed, self.positions = _ReadOnce(vocab, d_model, reads), nn.Embedding(max_len, d_model)
         self.blocks = nn.ModuleList(EncoderBlock(d_model, heads) for _ in range(depth))
+        for block in self.blocks:
+            block.norm1 = _NormedOnce(d_model, reads)
         self.norm, self.head = nn.LayerNorm(d_model), nn.Linear(d_model, vocab, bias=False)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -133,17 +138,34 @@ class SmallWriter(nn.Module):
         return logits
 
 
-class _ReadOnce(nn.Embedding):
+class _Once(nn.Module):
+    left: int
+
+    def count(self, positions: int) -> None:
+        self.left -= positions
+        if self.left < 0:
+            details = "the prompt goes through once, and then each new token; the cache holds what they left behind"
+            raise ContractBroken("memory", "reads tokens again that it has read before", details=details)
+
+
+class _ReadOnce(_Once, nn.Embedding):
     def __init__(self, vocab: int, d_model: int, reads: int) -> None:
         super().__init__(vocab, d_model)
         self.left = reads
 
     def forward(self, ids: Tensor) -> Tensor:
-        self.left -= ids.numel()
-        if self.left < 0:
-            details = "the prompt goes through once, and then each new token; the cache holds what they left behind"
-            raise ContractBroken("memory", "reads tokens again that it has read before", details=details)
+        self.count(ids.numel())
         return super().forward(ids)
+
+
+class _NormedOnce(_Once, nn.LayerNorm):
+    def __init__(self, d_model: int, reads: int) -> None:
+        super().__init__(d_model)
+        self.left = reads
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count(x.numel() // x.shape[-1])
+        return super().forward(x)
 
 
 class Fleeting:
@@ -198,7 +220,10 @@ def _made(value: Any, device: torch.device | str = "cpu", *_others: torch.device
 def _model(value: Mapping[str, Any]) -> nn.Module:
     kind = OWN.get(value["kind"]) or getattr(importlib.import_module("attnlib"), value["kind"])
     model: nn.Module = kind(*value["sizes"])
-    model.load_state_dict({name: weight.detach().clone() for name, weight in value["weights"].items()}, assign=True)
+    weights = {name: weight.detach().clone() for name, weight in value["weights"].items()}
+    if "shift" in dict(model.named_parameters()):  # a parameter with one axis, for those who train only matrices
+        weights["shift"] = next(iter(weights.values())).new_zeros(model.get_parameter("shift").shape)
+    model.load_state_dict(weights, assign=True)
     linear = (layer for layer in model.modules() if isinstance(layer, nn.Linear))
     for layer, _ in zip(linear, range(int(value["hooks"])), strict=False):
         layer.register_forward_pre_hook(lambda _layer, _inputs: None)
@@ -206,7 +231,10 @@ def _model(value: Mapping[str, Any]) -> nn.Module:
 
 
 def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
-    """Write into the inputs how each model was left; weights that it no longer has become NaN."""
+    """Write into the inputs how each model was left, and whether a generator has moved where the case asks.
+
+    Weights that a model no longer has become NaN.
+    """
     for model, value in zip(objects, inputs, strict=True):
         if isinstance(model, nn.Module):
             left, now = value[MODEL], dict(model.named_parameters())
@@ -218,6 +246,9 @@ def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
             left["hooks"].fill_(sum(map(_hooks, model.modules())))
             if "gradients" in left:
                 left["gradients"].fill_(sum(weight.grad is not None for weight in now.values()))
+        if isinstance(model, torch.Generator) and "moved" in value:
+            unused = torch.Generator(model.device).manual_seed(value[GENERATOR])
+            value["moved"].fill_(not torch.equal(model.get_state(), unused.get_state()))
 
 
 def _hooks(layer: nn.Module) -> int:

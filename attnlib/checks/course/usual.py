@@ -11,6 +11,8 @@ from attnlib.checks.exercise import AS_GIVEN, Asked, Case, Inputs, Misconception
 
 Make = Callable[..., tuple[Any, ...]]
 Sizes = Mapping[str, Any]
+FEW_LEFT = 1e6
+"""The magnitude for a gradient where weights may be masked after the softmax: 1e-12 shows beside a small sum."""
 
 
 def wrong(id: str, title: str, explanation: str, implementation: Any, same_as: str | None = None) -> Misconception:

@@ -82,9 +82,9 @@ _TEXTS = {
     ),
     "another_dtype": (
         "The numbers are right, but their dtype is not",
-        "The result should have the inputs' dtype, unless the contract says otherwise. torch.zeros and torch.arange "
-        "have a dtype of their own (pass dtype=…, or use `x.new_zeros(...)`); `.to(...)`, `.float()` and `.bool()` "
-        "change it.",
+        "The result should have the inputs' dtype, unless the contract says otherwise; an index is int64. torch.zeros "
+        "and torch.arange have a dtype of their own (pass dtype=…, or use `x.new_zeros(...)`); `.to(...)`, `.float()` "
+        "and `.bool()` change it.",
     ),
     "less_exact": (
         "The numbers agree to {} digits or so",

@@ -34,8 +34,9 @@ OF_TRAITS = {
     ),
     "for_small_scores_only": (
         "Right for ordinary scores; wrong for very large ones",
-        "exp of a large score is larger than any float, and inf / inf is NaN. Use a softmax that subtracts each row's "
-        "largest score first: torch's, or your own from lesson 02.",
+        "Either exp of a large score is larger than any float, and inf / inf is NaN: use a softmax that subtracts each "
+        "row's largest score first, torch's, or your own from lesson 02. Or a closed key got a number that isn't below "
+        "every score: -10,000 is large beside -30,000. Close it with -inf.",
     ),
     "at_the_first_call_only": (
         "Right at the first call; wrong at the second",

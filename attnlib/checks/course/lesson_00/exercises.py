@@ -188,15 +188,22 @@ def _written_freely(draw: Draw) -> tuple[list[str], list[str]]:
 
 
 def _with_marks(draw: Draw) -> tuple[list[str], list[str]]:
-    """Draw words with a full stop, comma, hyphen or apostrophe, without which they would be other words."""
+    """Draw words with marks, without which they would be other words, years, and a letter that isn't English."""
     questions, texts = _to_be_searched(draw, q=3, k=5, n=5)
     texts = [
         f"{text} {marked}"
-        for text, marked in zip(texts, ("street.", "it's", "cross-street", "tired,", "s"), strict=True)
+        for text, marked in zip(
+            texts, ("street. street?", "it's 1968", "cross-street street", "tired, 1969", "s straße"), strict=True
+        )
     ]
-    return [
-        f"{question} {marked}" for question, marked in zip(questions, ("street.", "it's", "cross"), strict=True)
-    ], texts
+    marks = ("street. street?", "it's 1969", "cross straße")
+    return [f"{question} {marked}" for question, marked in zip(questions, marks, strict=True)], texts
+
+
+def _asked_twice(draw: Draw) -> tuple[list[str], list[str]]:
+    """Draw two questions, the first of which comes again."""
+    questions, texts = _to_be_searched(draw, q=2, k=5, n=7)
+    return [*questions, questions[0]], texts
 
 
 def _in_nearly_all(draw: Draw) -> tuple[list[str], list[str]]:
@@ -220,6 +227,7 @@ SEARCH = WrittenExercise(
         Case(name="as many questions as texts", inputs=partial(_to_be_searched, q=5, k=5, n=3)),
         Case(name="spaces, tabs and line breaks", inputs=_written_freely),
         Case(name="words with a full stop, a hyphen or an apostrophe", inputs=_with_marks),
+        Case(name="a question that is asked twice", inputs=_asked_twice),
         # quotients of numbers near 0.001: neither 1e-8 against 0 / 0 nor log(n) - log(n_w) in float32 is a mistake
         Case(name="words that nearly all texts have", inputs=_in_nearly_all, magnitude=75.0),
         Case(name="nothing in common", inputs=_nothing_in_common, part="robustness"),

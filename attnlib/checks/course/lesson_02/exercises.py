@@ -71,7 +71,7 @@ def _reached(asked: Asked, inputs: Inputs, *, sentence: str, who: tuple[str, ...
     features, words = inputs[0], sentence.split()
     matrices = asked(*inputs)[0].double()
     held = [[float(name in MEANING.get(word, "").split()) for name in features] for word in words]
-    w_q, w_k = matrices.reshape(2, len(features), -1) if matrices.dim() == 3 else matrices
+    w_q, w_k = matrices
     x = torch.tensor(held, dtype=torch.float64)
     weights = attnlib.softmax(attnlib.attention_scores(x @ w_q, x @ w_k))
     found = []
@@ -168,6 +168,12 @@ ATTENTION_SCORES = WrittenExercise(
         # where nothing raises an error, the numbers tell which axis was taken for which
         Case(name="all axes of one length", inputs=partial(_queries_keys, lead=(3,), q=3, k=3, d=3)),
         Case(name="queries and keys of one number", inputs=partial(_queries_keys, lead=(2,), q=5, k=7, d=1)),
+        Case(
+            name="float16",
+            inputs=partial(_queries_keys, lead=(2,), q=5, k=7, d=3),
+            dtype=torch.float16,
+            part="robustness",
+        ),
     ),
     example=_small_queries_keys,
     catalogues=("attention",),
@@ -316,6 +322,12 @@ SCALED_DOT_PRODUCT_ATTENTION = WrittenExercise(
                 {"lead": (3,), "q": 7, "k": 7, "d_k": 7, "d_v": 7},
                 {"lead": (2, 1, 3), "q": 1, "k": 5, "d_k": 2, "d_v": 3},
             ],
+        ),
+        Case(
+            name="float16",
+            inputs=partial(_qkv, lead=(2, 3), q=5, k=7, d_k=11, d_v=13),
+            dtype=torch.float16,
+            part="robustness",
         ),
         # where lengths or widths agree, more mistakes run, and the numbers tell which one it is
         Case(name="as many keys as queries", inputs=partial(_qkv, lead=(2,), q=5, k=5, d_k=7, d_v=3)),

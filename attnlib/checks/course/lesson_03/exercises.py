@@ -197,7 +197,7 @@ MULTI_HEAD_SELF_ATTENTION = WrittenExercise(
     attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
-    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    forbidden=("attnlib.merge_heads", ATTENTION, *ATTENTION_OF_ATTNLIB),
     weight_scale=1.2,
     cases=(
         *usual_cases(
@@ -460,7 +460,9 @@ def _batches(
     width = h * d
     matrices = [draw.normal(width, width, scale=1.2 * width**-0.5) for _ in range(4)]
     wanted = draw.normal(steps, b, width) * draw.normal(steps, 1, 1).exp()
-    model = described("SmallHeads", (width, h), dict(zip(("w_q", "w_k", "w_v", "w_o"), matrices, strict=True)))
+    model = described(
+        "SmallHeads", (width, h), dict(zip(("w_q", "w_k", "w_v", "w_o"), matrices, strict=True)), training=True
+    )
     return model, draw.normal(steps, b, n, width), wanted, position, lr
 
 
@@ -486,6 +488,11 @@ TRAIN_WITH_ADAM = WrittenExercise(
             inputs=partial(_batches, **{**_IN_BATCHES, "steps": 2}),
             dtype=torch.float64,
             probe=trained,
+        ),
+        Case(
+            name="results without a history",
+            inputs=partial(_batches, **{**_IN_BATCHES, "steps": 2}),
+            detached=True,
         ),
         Case(name="one sentence in a batch", inputs=partial(_batches, **{**_IN_BATCHES, "b": 1})),
         Case(

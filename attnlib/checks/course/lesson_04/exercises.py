@@ -14,7 +14,7 @@ from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.trained import trained
-from attnlib.checks.course.usual import only_built, usual_cases
+from attnlib.checks.course.usual import FEW_LEFT, only_built, usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
@@ -176,6 +176,12 @@ def _indivisible(draw: Draw, *, d_model: int, h: int) -> tuple[Inputs, Inputs]:
     return (d_model, 13, h), _texts(draw, 2, 5, 3, d_model, 13)
 
 
+def _weight_on_padding(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Mark where a head gives padding a weight, however small."""
+    output, weights = asked(*inputs)
+    return output[:0], ((weights != 0) & ~inputs[2][:, None, None]).to(weights.dtype)
+
+
 _SIZES: dict[str, Any] = {"b": 2, "q": 5, "k": 11, "h": 3, "d": 7, "d_memory": 13}
 _OTHER_SIZES: dict[str, Any] = {"b": 5, "q": 3, "k": 7, "h": 2, "d": 3, "d_memory": 11}
 
@@ -231,6 +237,19 @@ MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
             part="padding",
             dtype=torch.float64,
             gradient=True,
+            magnitude=FEW_LEFT,
+        ),
+        Case(
+            name="no weight on padding",
+            inputs=partial(_padded, **_SIZES),
+            part="padding",
+            probe=_weight_on_padding,
+        ),
+        Case(
+            name="padding, on another device",
+            inputs=partial(_padded, **_SIZES),
+            part="robustness",
+            other_device=True,
         ),
         Case(
             name="as many texts as heads, and padding",
@@ -378,6 +397,12 @@ def _where_x_is_real(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     return tuple(t.masked_fill(padded, 0) if t.shape[:2] == padded.shape[:2] else t for t in asked(*inputs))
 
 
+def _weight_of_real_queries(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Mark where a real query gives padding a weight, however small."""
+    output, weights = asked(*inputs)
+    return output[:0], ((weights != 0) & ~inputs[3][:, None] & inputs[2][..., None]).to(weights.dtype)
+
+
 MEND_DECODER_ATTENTION = WrittenExercise(
     name="mend_decoder_attention",
     lesson=LESSON,
@@ -398,11 +423,14 @@ MEND_DECODER_ATTENTION = WrittenExercise(
             probe=_where_x_is_real,
         ),
         Case(
-            name="float64",
-            inputs=_padded_texts(3, 5, 5, 7, 3, 11),
+            name="float64, gradients too",
+            inputs=_padded_texts(3, 5, 7, 7, 3, 11),
             dtype=torch.float64,
+            gradient=True,
+            magnitude=FEW_LEFT,
             probe=_where_x_is_real,
         ),
+        Case(name="no weight on padding", inputs=_padded_texts(3, 5, 7, 7, 3, 11), probe=_weight_of_real_queries),
         Case(name="a shorter memory", inputs=_padded_texts(5, 11, 3, 7, 5, 13), probe=_where_x_is_real, hidden=True),
         Case(name="one query", inputs=_padded_texts(3, 3, 7, 5, 2, 3), probe=_where_x_is_real, hidden=True),
         Case(name="d_v as large as d_k", inputs=_padded_texts(3, 5, 5, 7, 3, 3), probe=_where_x_is_real, hidden=True),

@@ -12,7 +12,7 @@ from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.lesson_05.models import INVENT_CONTROL, LOSSES_BY_PLACE, REACH, TRAIN_WRITER
-from attnlib.checks.course.usual import usual_cases
+from attnlib.checks.course.usual import FEW_LEFT, usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
@@ -78,12 +78,16 @@ RENORMALISED_CAUSAL_WEIGHTS = WrittenExercise(
     reference=attnlib.renormalised_causal_weights,
     excused={"large scores": "Taken literally it is 0 / 0 where all of the weight is in the future."},
     forbidden=("attnlib.renormalised_causal_weights", "attnlib.masked_softmax"),
-    cases=usual_cases(
-        _scores,
-        {"shape": (2, 3, 5, 7)},
-        one={"shape": (1, 3, 3)},
-        word={"shape": (2, 3, 1, 1)},
-        more=[{"shape": (3, 5, 11)}, {"shape": (7, 7)}, {"shape": (2, 3, 1, 5)}, {"shape": (5, 2, 13)}],
+    cases=(
+        *usual_cases(
+            _scores,
+            {"shape": (2, 3, 5, 7)},
+            one={"shape": (1, 3, 3)},
+            word={"shape": (2, 3, 1, 1)},
+            more=[{"shape": (3, 5, 11)}, {"shape": (7, 7)}, {"shape": (2, 3, 1, 5)}, {"shape": (5, 2, 13)}],
+            magnitude=FEW_LEFT,
+        ),
+        Case(name="float16", inputs=partial(_scores, shape=(2, 3, 5, 7)), dtype=torch.float16, part="robustness"),
     ),
     example=_small_scores,
     catalogues=("masks", "attention"),
@@ -346,6 +350,21 @@ CAUSAL_SELF_ATTENTION = WrittenExercise(
             )
         ),
         Case(
+            name="large scores, and padding",
+            inputs=partial(_padded_sentences, padding="holes", **OTHER_SIZES),
+            probe=_at_real_queries,
+            part="padding",
+            dtype=torch.float64,
+            times=1000.0,
+            magnitude=1e3,
+        ),
+        Case(
+            name="padding, on another device",
+            inputs=partial(_padded_sentences, padding="right", **SIZES),
+            part="robustness",
+            other_device=True,
+        ),
+        Case(
             name="called before without a key mask, and with another one",
             inputs=partial(_padded_sentences, padding="holes", **SIZES),
             probe=_at_real_queries,
@@ -484,6 +503,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = WrittenExercise(
             inputs=partial(_padded, b=2, h=3, n=5, side="left"),
             dtype=torch.float64,
             gradient=True,
+            magnitude=FEW_LEFT,
         ),
         Case(name="as many sentences as heads", inputs=partial(_padded, b=3, h=3, n=5, side="right")),
         Case(name="on another device", inputs=partial(_padded, b=3, h=2, n=7, side="right"), other_device=True),

@@ -118,6 +118,32 @@ def _pairs(seen: Tensor, vocab: int) -> Guess:
     return lambda texts: log_p[texts[:, :-1], texts[:, 1:]]
 
 
+def _threes(seen: Tensor, vocab: int) -> Guess:
+    """Guess from the last two characters; the first guess is even."""
+    counts = torch.zeros(vocab, vocab, vocab, dtype=torch.float64)
+    runs = seen.unfold(1, 3, 1).flatten(0, 1)
+    counts.index_put_(tuple(runs.T), torch.ones(len(runs), dtype=torch.float64), accumulate=True)
+    log_p = _from_counts(counts)
+
+    def guess(texts: Tensor) -> Tensor:
+        later = log_p[tuple(texts.unfold(1, 3, 1).unbind(-1))]
+        return F.pad(later, (1, 0), value=-math.log(vocab))
+
+    return guess
+
+
+def _by_heart(seen: Tensor, vocab: int) -> Guess:
+    """After a beginning of four characters or more that was seen, guess mostly what came then; else all alike."""
+    came = {tuple(text[:i]): text[i] for text in seen.tolist() for i in range(4, len(text))}
+
+    def guess(texts: Tensor) -> Tensor:
+        found = torch.tensor([[came.get(tuple(t[:i]), -1) for i in range(1, len(t))] for t in texts.tolist()])
+        likely = torch.where(texts[:, 1:] == found, 0.9 + 0.1 / vocab, 0.1 / vocab)
+        return torch.where(found < 0, 1 / vocab, likely).double().log()
+
+    return guess
+
+
 def _places(seen: Tensor, vocab: int) -> Guess:
     """Guess each position's favourite character, as if all excerpts were the same."""
     log_p = _from_counts(F.one_hot(seen, vocab).sum(dim=0).double())
@@ -129,7 +155,8 @@ def _repeats(back: int, vocab: int) -> Guess:
 
     def guess(texts: Tensor) -> Tensor:
         same = texts[:, back:] == texts[:, :-back]
-        return torch.where(same, math.log(0.9 + 0.1 / vocab), math.log(0.1 / vocab)).double()
+        later = torch.where(same, math.log(0.9 + 0.1 / vocab), math.log(0.1 / vocab)).double()
+        return F.pad(later, (back - 1, 0), value=-math.log(vocab))
 
     return guess
 
@@ -138,8 +165,8 @@ def _honest(texts: Tensor, vocab: int) -> list[float]:
     """Return the losses of guessers that never look ahead: they learn from half the steps and guess the rest."""
     half = len(texts) // 2
     seen, new = texts[:half].flatten(0, 1), texts[half:].flatten(0, 1)
-    learned = [learn(seen, vocab)(new) for learn in (_frequencies, _pairs, _places)]
-    repeated = [_repeats(back, vocab)(new) for back in range(1, 9)]
+    learned = [learn(seen, vocab)(new) for learn in (_frequencies, _pairs, _places, _threes, _by_heart)]
+    repeated = [_repeats(back, vocab)(new) for back in range(1, new.shape[1])]
     return [-float(log_p.mean()) for log_p in (*learned, *repeated)]
 
 
@@ -183,7 +210,7 @@ def _where(floor: Tensor, vocab: int, *, wrong: bool) -> Tensor:
 def _room_for_a_leak(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
     """Check that there is room below the floor, where a model that peeks gets nearly to zero."""
     texts, floor = _control(asked, inputs)
-    return torch.tensor(float(floor) > 0.5) if texts.dim() == 3 else texts, torch.zeros(())
+    return torch.tensor(float(floor) >= 0.5) if texts.dim() == 3 else texts, torch.zeros(())
 
 
 def _other_texts(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:

@@ -65,7 +65,7 @@ LAYER_NORM = WrittenExercise(
     contract="(…, d_model), gain and bias (d_model), eps -> (…, d_model), normalised along the last axis",
     parts={"values": 2, "small spread": 1, "gradient": 1, "robustness": 1},
     reference=layer_norm,
-    forbidden=("attnlib.layer_norm", NORMS),
+    forbidden=("attnlib.layer_norm", "attnlib.rms_norm", NORMS),
     cases=(
         *usual_cases(
             _vectors,
@@ -353,6 +353,21 @@ ENCODER_BLOCK = WrittenExercise(
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
         padding_case("a single real word", lengths=(1, 11, 6), sizes=(20, 5), hidden=True),
         Case(
+            name="large scores, and padding",
+            inputs=partial(_padded, lengths=(5, 7, 2, 3, 4), sizes=(12, 3, 2.65)),
+            probe=_at_real_positions,
+            part="mask",
+            dtype=torch.float64,
+            times=1000.0,
+            magnitude=1e3,
+        ),
+        Case(
+            name="padding, on another device",
+            inputs=partial(_padded, lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
+            part="robustness",
+            other_device=True,
+        ),
+        Case(
             name="in training, with dropout 0.3",
             inputs=single_words,
             part="dropout",
@@ -606,8 +621,8 @@ DIGIT_READER = WrittenExercise(
             probe=_whether_dropped,
         ),
         Case(
-            name="dropout 1.0 in training: the blocks add nothing",
-            inputs=lambda draw: _images(draw, b=2, sizes=(*_SIZES, 1.0)),
+            name="dropout of nearly 1 in training: the MLPs add nothing",
+            inputs=lambda draw: _images(draw, b=2, sizes=(*_SIZES, 1 - 1e-12)),  # at 1, one written by hand is 0 / 0
             part="dropout",
             probe=in_training,
         ),

@@ -111,7 +111,19 @@ ROTATE = WrittenExercise(
             inputs=lambda draw: (draw.normal(2, 5, 5, 6), draw.integers(1, 9, (5,)).cumsum(0)),
             part="positions",
         ),
+        Case(
+            name="each head its own",
+            inputs=lambda draw: (draw.normal(2, 3, 7, 6), draw.integers(-50, 50, (3, 7))),
+            part="positions",
+        ),
         Case(name="fractions", inputs=_words_between, part="positions"),
+        Case(
+            name="gradients, of fractions too",
+            inputs=_words_between,
+            part="gradient",
+            dtype=torch.float64,
+            gradient=True,
+        ),
         Case(name="far out", inputs=_words_far_out, part="positions"),
         Case(
             name="each sentence its own, other numbers",
@@ -241,16 +253,16 @@ def train_with_warmup(
     return torch.stack(losses)
 
 
-def _small_model(draw: Draw, vocab: int, max_len: int, *, learns: bool) -> dict[str, Any]:
+def _small_model(draw: Draw, vocab: int, max_len: int, *, learns: bool, training: bool = False) -> dict[str, Any]:
     weights = {"embed": draw.normal(vocab, 6), "places": draw.normal(max_len, 6)}
-    return described("SmallModel", (vocab, max_len, 6), weights, learns=learns)
+    return described("SmallModel", (vocab, max_len, 6), weights, learns=learns, training=training)
 
 
 def _to_train(
     draw: Draw, *, steps: int, b: int, n: int, m: int, vocab: int, warmup: int, optimiser: str = ""
 ) -> tuple[Any, ...]:
     """Draw tokens of which the last m of n have a target."""
-    model = _small_model(draw, vocab, n + 2, learns=True)
+    model = _small_model(draw, vocab, n + 2, learns=True, training=True)
     ids, targets = draw.integers(0, vocab, (steps, b, n)), draw.integers(0, vocab, (steps, b, m))
     return model, ids, targets, 0.3, warmup, *(({OPTIMISER: optimiser},) if optimiser else ())
 

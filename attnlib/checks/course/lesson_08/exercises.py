@@ -61,10 +61,10 @@ def _guesses(
     return (logits, ids, ignore) if given else (logits, ids)
 
 
-def _rough(draw: Draw) -> tuple[Tensor, Tensor]:
-    """Draw the guesses in bfloat16, or in float64 where that is asked for throughout."""
+def _rough(draw: Draw, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Draw the guesses in half precision, or in float64 where that is asked for throughout."""
     logits, ids = _guesses(draw, b=3, n=7, vocab=5)
-    return logits.bfloat16() if draw.dtype == torch.float32 else logits, ids
+    return logits.to(dtype) if draw.dtype == torch.float32 else logits, ids
 
 
 _GUESSES: dict[str, Any] = {"b": 2, "n": 5, "vocab": 7}
@@ -90,7 +90,8 @@ NEXT_TOKEN_LOSS = WrittenExercise(
             inputs=partial(_guesses, **_GUESSES, spread=1500.0),
             part="robustness",
         ),
-        Case(name="logits in bfloat16", inputs=_rough, part="robustness"),
+        Case(name="logits in bfloat16", inputs=partial(_rough, dtype=torch.bfloat16), part="robustness"),
+        Case(name="logits in float16", inputs=partial(_rough, dtype=torch.float16), part="robustness"),
         Case(name="padded with -100", inputs=partial(_guesses, b=3, n=7, vocab=5, ignore=-100), part="ignored"),
         Case(
             name="padded with 0",
@@ -360,12 +361,18 @@ def _alike_with_one_seed(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor,
     return (torch.tensor(alike).long(),)
 
 
+def _whether_drawn_anew(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Return whether two calls with the same arguments differ."""
+    (first,), (second,) = asked(*inputs), asked(*inputs)
+    return (torch.tensor(not torch.equal(first, second)),)
+
+
 Rows = tuple[tuple[float, ...], ...]
 ONE_ROW: Rows = ((0.4, 0.25, 0.2, 0.1, 0.05),)
 TWO_ROWS: Rows = (*ONE_ROW, (0.55, 0.2, 0.15, 0.07, 0.03))
 
 
-def _shared(draw: Draw, *options: Any, rows: Rows) -> tuple[Any, ...]:
+def _shared(draw: Draw, *, rows: Rows, options: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     """Logits over the tokens, with these probabilities in an order that is drawn."""
     orders = [draw.normal(len(row)).argsort() for row in rows]
     logits = torch.stack([torch.tensor(row).log()[order] for row, order in zip(rows, orders, strict=True)])
@@ -374,7 +381,7 @@ def _shared(draw: Draw, *options: Any, rows: Rows) -> tuple[Any, ...]:
 
 def _drawn(name: str, *options: Any, part: str = "values", rows: Rows = ONE_ROW, **more: Any) -> Case:
     def inputs(draw: Draw) -> tuple[Any, ...]:
-        return _shared(draw, *options, rows=rows)
+        return _shared(draw, rows=rows, options=options)
 
     return Case(name=name, inputs=inputs, part=part, probe=_in_many_draws, **more)
 
@@ -419,6 +426,7 @@ SAMPLE_NEXT = WrittenExercise(
         _drawn("10,000 draws with top_k = 9 of 5", 1.0, 9, part="top_k"),
         _drawn("10,000 draws with top_p = 0.7", 1.0, None, 0.7, part="top_p"),
         _drawn("10,000 draws with top_p = 0.3", 1.0, None, 0.3, part="top_p"),
+        _drawn("10,000 draws from each of two rows with top_p = 0.7", 1.0, None, 0.7, part="top_p", rows=TWO_ROWS),
         _drawn("10,000 draws with top_p = 0.001", 1.0, None, 0.001, part="top_p"),
         _drawn("10,000 draws with top_p = 1", 1.0, None, 1.0, part="top_p"),
         _drawn("10,000 draws with top_p = 0.7 at temperature 0.5", 0.5, None, 0.7, part="top_p"),
@@ -430,6 +438,25 @@ SAMPLE_NEXT = WrittenExercise(
             inputs=lambda draw: (draw.normal(50, 7), 1.0, None, None, {GENERATOR: 3}),
             part="generator",
             probe=_alike_with_one_seed,
+        ),
+        Case(
+            name="two calls without a generator",
+            inputs=lambda draw: (draw.normal(50, 7),),
+            part="generator",
+            probe=_whether_drawn_anew,
+        ),
+        Case(
+            name="the generator afterwards",
+            inputs=lambda draw: (draw.normal(50, 7), 1.0, None, None, {GENERATOR: 3, "moved": torch.tensor(0)}),
+            part="generator",
+            probe=_form_of_a_draw,
+            mutation=True,
+        ),
+        Case(
+            name="top_k and top_p, on another device",
+            inputs=partial(_shared, options=(1.5, 3, 0.75), rows=TWO_ROWS),
+            part="top_p",
+            other_device=True,
         ),
         _drawn("10,000 draws at temperature 1.7", 1.7, hidden=True),
         _drawn("10,000 draws from a vocabulary of one token", rows=((1.0,),), hidden=True),
@@ -549,9 +576,19 @@ GENERATE = WrittenExercise(
             probe=_next_in_many_texts,
         ),
         Case(
+            name="10,000 texts with top_k = 3 and top_p = 0.6",
+            inputs=partial(_begun, **_FIVE, options=(2.0, 3, 0.6)),
+            probe=_next_in_many_texts,
+        ),
+        Case(
             name="two generators of one seed",
             inputs=partial(_begun, **{**_SMALL, "b": 20}, options=(1.0, None, None, None, {GENERATOR: 3})),
             probe=_alike_with_one_seed,
+        ),
+        Case(
+            name="two calls without a generator",
+            inputs=partial(_begun, **{**_SMALL, "b": 20}, options=(1.0,)),
+            probe=_whether_drawn_anew,
         ),
         Case(
             name="a generator, and a model that makes no difference",
@@ -588,6 +625,12 @@ GENERATE = WrittenExercise(
         ),
         Case(
             name="a model in training mode", inputs=partial(_begun, **_SMALL, training=True), part="mode", mutation=True
+        ),
+        Case(
+            name="a model in training mode, and a text that stops",
+            inputs=partial(_stopped, **{**_SMALL, "b": 1, "more": 8, "max_len": 12}, training=True),
+            part="mode",
+            mutation=True,
         ),
         Case(name="a model in evaluation mode", inputs=partial(_begun, **_SMALL), part="mode", mutation=True),
         Case(

@@ -58,13 +58,14 @@ def _rows(
     b: int,
     q: int,
     k: int,
+    lead: tuple[int, ...] | None = None,
     widths: tuple[int, ...] = (2, 1, 3),
     scale: float = 1.5,
     shift: float = 0.0,
     close: Close | None = None,
     fleeting: bool = False,
 ) -> tuple[Any, ...]:
-    scores = draw.normal(b, q, k, scale=scale, shift=shift)
+    scores = draw.normal(*((b, q) if lead is None else lead), k, scale=scale, shift=shift)
     if close is not None:
         close(scores)
     return ({FLEETING if fleeting else BLOCKS: _cut(scores, widths)},)
@@ -110,6 +111,8 @@ ONLINE_SOFTMAX = WrittenExercise(
             gradient=False,
         ),
         _of_rows("one block", b=2, q=3, k=5, widths=(5,)),
+        _of_rows("a single row", b=1, q=1, k=7, lead=()),
+        _of_rows("an axis of heads", b=2, q=5, k=7, lead=(2, 3, 5)),
         _of_rows("all scores are negative", b=2, q=3, k=7, shift=-9.0),
         _of_rows("scores of 10,000 and of -10,000", b=2, q=3, k=7, scale=1e4, part="robustness"),
         _of_rows("the first blocks are closed", b=2, q=5, k=7, close=_first_keys, part="closed blocks"),
@@ -206,15 +209,16 @@ def part_of(scores: Tensor, v: Tensor) -> Three:
 
 
 def _parts(
-    draw: Draw, *, b: int, q: int, d: int, parts: int = 2, scale: float = 1.5, empty: tuple[int, ...] = ()
+    draw: Draw, *, b: int, q: int, d: int, h: int = 0, parts: int = 2, scale: float = 1.5, empty: tuple[int, ...] = ()
 ) -> tuple[Tensor, ...]:
     """Draw parts of 3, 4, 5 … keys; those named in `empty` are closed in every other row."""
+    lead = (b, h) if h else (b,)
     found: list[Tensor] = []
     for number in range(parts):
-        scores = draw.normal(b, q, 3 + number, scale=scale)
+        scores = draw.normal(*lead, q, 3 + number, scale=scale)
         if number in empty:
             scores[:, ::2] = -torch.inf
-        found += part_of(scores, draw.normal(b, 3 + number, d, shift=0.4))
+        found += part_of(scores, draw.normal(*lead, 3 + number, d, shift=0.4))
     return tuple(found)
 
 
@@ -249,6 +253,7 @@ MERGE = WrittenExercise(
             more=[{"b": 3, "q": 2, "d": 5}, {"b": 2, "q": 7, "d": 2}],
             gradient=False,
         ),
+        _of_parts("an axis of heads", b=2, q=5, d=3, h=3),
         _of_parts("scores of some 100", b=2, q=5, d=3, scale=200.0, part="robustness"),
         _of_parts("three parts, the first two first", b=2, q=5, d=3, parts=3, part="in any order", probe=_left_first),
         _of_parts("three parts, the last two first", b=2, q=5, d=3, parts=3, part="in any order", probe=_right_first),

@@ -207,14 +207,16 @@ def _scores(weights: Tensor, period: int) -> Tensor:
     return torch.stack([score.mean(dim=-1) for score in (back, copy, rest)])
 
 
-def _to_search(draw: Draw, *, b: int, n: int, period: int, sizes: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+def _to_search(
+    draw: Draw, *, b: int, n: int, period: int, sizes: Mapping[str, Any] | None = None, training: bool = False
+) -> tuple[Any, ...]:
     sizes = sizes or _SIZES
-    return _model(draw, **sizes), F.pad(draw.integers(1, sizes["vocab"], (b, n - 1)), (1, 0)), period
+    return _model(draw, **sizes, training=training), F.pad(draw.integers(1, sizes["vocab"], (b, n - 1)), (1, 0)), period
 
 
 def _searched(name: str, b: int, n: int, period: int, **more: Any) -> Case:
-    sizes = more.pop("sizes", None)
-    return Case(name=name, inputs=partial(_to_search, b=b, n=n, period=period, sizes=sizes), **more)
+    made = {name: more.pop(name) for name in ("sizes", "training") if name in more}
+    return Case(name=name, inputs=partial(_to_search, b=b, n=n, period=period, **made), **more)
 
 
 FIND_HEADS = WrittenExercise(
@@ -241,6 +243,7 @@ FIND_HEADS = WrittenExercise(
             after=(partial(_to_search, b=3, n=13, period=5),),
         ),
         _searched("float64", 3, 13, 4, dtype=torch.float64, part="robustness", mutation=True),
+        _searched("a model in training mode", 3, 13, 4, part="robustness", mutation=True, training=True),
         _searched("other sizes", 5, 23, 6, sizes=_WIDE, hidden=True),
         _searched("other sizes, float64", 2, 31, 11, dtype=torch.float64, part="robustness", hidden=True),
     ),

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.albert import LAYERS
-from attnlib.checks.asking.given import HELD, described
+from attnlib.checks.asking.given import described
 from attnlib.checks.asking.ready_made import BLOCKS
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.promises import LARGE, TIMES
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "12_a_real_model"
 
@@ -107,7 +107,13 @@ def _to_load(draw: Draw, *, b: int, n: int, d_model: int, heads: int, hidden: in
             in_the_file[f"albert.{theirs}.{kind}"] = draw.normal(*shape, scale=1.3 * d_model**-0.5, shift=0.1)
     in_the_file["albert.embeddings.word_embeddings.weight"] = draw.normal(7, d_model)
     x = draw.normal(b, n, d_model)
-    return described("SharedEncoder", sizes, its_own), {HELD: in_the_file}, x
+    return described("SharedEncoder", sizes, its_own), in_the_file, x
+
+
+def _loaded(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Return all weights that the encoder and the file are left with, and the attention weights."""
+    _, tables = asked(*inputs)
+    return torch.cat([left.flatten() for left in asked.left() if left.is_floating_point()]), tables
 
 
 LOAD_ENCODER = WrittenExercise(
@@ -127,6 +133,7 @@ LOAD_ENCODER = WrittenExercise(
     cases=(
         Case(name="a block whose matrices are all square", inputs=partial(_to_load, b=2, n=5, **BIG)),
         Case(name="one sentence", inputs=partial(_to_load, b=1, n=3, **BIG)),
+        Case(name="the encoder afterwards", inputs=partial(_to_load, b=2, n=5, **BIG), probe=_loaded),
         Case(name="float64", inputs=partial(_to_load, b=2, n=5, **BIG), dtype=torch.float64),
         Case(
             name="an MLP wider than the words",
@@ -153,12 +160,13 @@ def fill_in(model: nn.Module, ids: Tensor, position: int, k: int, mask_id: int) 
 
 
 def _to_fill(
-    draw: Draw, *, n: int, position: int, k: int, vocab: int = 13, d: int = 7, scale: float = 1.5
+    draw: Draw, *, n: int, position: int, k: int, vocab: int = 13, d: int = 7, scale: float = 1.5, masked: int = -1
 ) -> tuple[Any, ...]:
     """Return a model that sees both sides, and a sentence whose mask is the vocabulary's last token."""
     max_len = n + 3
     weights = {"embed": draw.normal(vocab, d, scale=scale), "places": draw.normal(max_len, d)}
     ids = draw.integers(0, vocab - 1, (n,))
+    ids[masked : masked + 1] = vocab - 1  # by default none: from -1 to 0 there is nothing
     return described("SmallModel", (vocab, max_len, d, max_len), weights), ids, position, k, vocab - 1
 
 
@@ -180,6 +188,7 @@ FILL_IN = WrittenExercise(
         Case(name="the first token", inputs=partial(_to_fill, n=5, position=0, k=2)),
         Case(name="the last token, four guesses", inputs=partial(_to_fill, n=11, position=10, k=4)),
         Case(name="every token that there is", inputs=partial(_to_fill, n=7, position=2, k=13)),
+        Case(name="another mask before it", inputs=partial(_to_fill, n=7, position=4, k=3, masked=1)),
         Case(name="float64", inputs=partial(_to_fill, n=7, position=4, k=5), dtype=torch.float64),
         Case(  # one guess: the others' probabilities are all 0, and in no order
             name="logits that are far too large for exp",
@@ -226,7 +235,7 @@ def _tables(draw: Draw, *, b: int, n: int, d: int, wide: int, vocab: int = 11) -
         f"{WIDER}.bias": draw.normal(wide, scale=0.3),
         "albert.pooler.bias": draw.normal(wide),
     }
-    return {HELD: weights}, draw.integers(0, vocab, (b, n))
+    return weights, draw.integers(0, vocab, (b, n))
 
 
 MEND_TABLES = WrittenExercise(
