@@ -609,7 +609,8 @@ assert found[0, 2:].max() < found[0, 0]
 # You've used `einsum` from the start. It's no magic. Read the pattern, line the axes up by name, multiply, sum. Write
 # `little_einsum(x, y, pattern)` for two tensors.
 #
-# - `pattern` is written as for einops: `"b q d, b k d -> b q k"`. Names are words, separated by spaces.
+# - `pattern` is written as for einops: `"b q d, b k d -> b q k"`. Names are words, separated by spaces; so
+#   are the comma from what follows it, and the arrow on both sides.
 # - Names missing after the arrow are summed, including those only one of the tensors has. The others come in the order
 #   they have after the arrow.
 # - No name comes twice in one tensor. There may be nothing after the arrow; then the result is a single number.

@@ -497,6 +497,7 @@ show(
 # - Return three tensors, in the order q, k, v: `(b, n, d_k)`, `(b, n, d_k)`, `(b, n, d_v)`.
 # - No bias and no scaling, which come later. As always.
 # - The check sees only the three tensors. It accepts three products, but they'd miss the point.
+# - Not allowed: `attnlib.project_qkv` and `attnlib.project_qkv_fused`.
 
 
 # %%
@@ -638,7 +639,7 @@ assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 #   fill before its first call.
 # - `w_q` and `w_k` go from `d_model` to `d_k`, `w_v` from `d_model` to `d_v`. All three have a bias, or none has;
 #   `bias` decides.
-# - `forward(x)` takes `(b, n, d_model)` and returns q, k, v. As always.
+# - `forward(x)` takes `(b, n, d_model)` and returns q, k, v. As always. Not allowed: `attnlib.QKVProjection`.
 
 
 # %%

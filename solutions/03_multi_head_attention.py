@@ -675,8 +675,8 @@ show(
 )
 
 # %% [markdown]
-# In one head the question mark looks at *X*, in the other at *Y*. Soon two heads will *learn* the same task, and you can
-# compare.
+# In one head the question mark looks at *X*, in the other at *Y*. Soon two heads will *learn* the same task, and you
+# can compare.
 
 # %% [markdown]
 # ## Count what the heads cost · more
@@ -810,7 +810,7 @@ check("MultiHeadSelfAttention", MultiHeadSelfAttention)
 # Write `train_with_adam(model, words, wanted, position, lr)`. The ten models of the next section are trained by it.
 #
 # - `model(x)` takes `(b, n, d_model)` and returns a pair, the output `(b, n, d_model)` and the weights of its heads.
-#   All its parameters learn.
+#   All its parameters learn. Leave it in the mode it came in.
 # - `words` is `(steps, b, n, d_model)` and `wanted` `(steps, b, d_model)`: each step has its own batch. The loss is
 #   `F.mse_loss` of the outputs at `position` and what's wanted there.
 # - The result is `(steps,)`, each loss from before its step; `loss.detach()` keeps the number without its history.

@@ -597,7 +597,7 @@ class DateReader(nn.Module):
 #   batches. The schedule takes its step after each one of the optimiser.
 # - The result is `(steps,)`, the loss of each batch before its step: the mean cross-entropy over all its characters,
 #   without a history (`loss.detach()`).
-# - The points: {parts}. Inputs as always.
+# - The points: {parts}. Dtype and inputs as always, and the reader stays in the mode it came in.
 
 
 # %%

@@ -680,7 +680,7 @@ show("Without a mask all eleven outputs change; with it only the last one does."
 # - Head $i$ takes the $i$-th run of $d = d_{model} / h$ neighbouring columns. Raise a `ValueError` if `num_heads` does
 #   not divide `d_model`.
 # - A key is open if it's in the past (or the query's own) *and* real. What comes out at padded query positions is up
-#   to you, but never NaN.
+#   to you, but never NaN, and no gradient is NaN either.
 # - Not allowed: PyTorch's and `attnlib`'s attention. `attnlib.split_heads`, `merge_heads`, `causal_mask` and
 #   `masked_softmax` are allowed.
 
@@ -960,7 +960,8 @@ assert torch.equal(tables[1], torch.ones(11, 11).tril(1).bool())
 #
 # Write `train_writer(model, excerpts, rates, make=torch.optim.SGD)`.
 #
-# - `model(ids)` takes characters `(b, n)` and returns logits `(b, n, vocab)`. Put it into training mode first.
+# - `model(ids)` takes characters `(b, n)` and returns logits `(b, n, vocab)`. Put it into training mode first, and
+#   leave it there.
 # - `excerpts` is `(steps, b, n + 1)`: a batch for each step, each text with the character that follows it. The model
 #   reads the first n characters of a text, and the guess at position $i$ is for the character at $i + 1$.
 # - `rates` is `(steps,)`, the learning rate of each step. `make` is an optimiser's class, called as
@@ -1062,8 +1063,8 @@ sound_losses, leaking_losses = curves
 #   character at $t + 1$.
 # - As in training, the guesses come from one call with the first n characters. As in writing, the guess at position $t$
 #   comes from a call with the characters from 0 to $t$ alone, and is the last one of that call.
-# - The model does not learn from this: no gradients, and none left on its weights. Measure it in either mode, but
-#   leave it in the mode it came in. The points: {parts}. As always.
+# - The model does not learn from this: no gradients, and none left on its weights. Measure it as it comes or in
+#   evaluation mode, but leave it in the mode it came in. The points: {parts}. As always.
 
 
 # %%
@@ -1275,9 +1276,9 @@ for name, model in (("sound", sound), ("leaking", leaking)):
 #
 # - The result is a pair: the texts, integers of the given `shape`, `(steps, b, n + 1)`, each from 0 to `vocab` − 1; and
 #   the *floor*, a tensor of one number, in nats, as `F.cross_entropy` measures.
-# - Nobody honest gets below the floor. The check sends guessers who never look ahead: they learn from half of your
-#   texts how often each character comes, which one follows which, and which one comes at which position, or repeat what
-#   came before.
+# - Nobody honest gets below the floor. The check sends guessers who never look ahead. They learn from half of your
+#   texts how often each character comes, which one follows which one or two, which one comes at which position, and how
+#   a text went on that began like this one. Others repeat what came before.
 # - The floor is no lower than it has to be. Guessing from how often each character comes should reach it.
 # - There's room below it. A model that peeks gets near 0, so a floor of at least 0.5 leaves no doubt.
 # - All chance comes from `generator`. The same seed gives the same texts, another seed gives others.

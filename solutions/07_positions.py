@@ -760,7 +760,8 @@ class PlacedModel(nn.Module):
 # - The loss is the cross-entropy of those last $m$ positions, averaged over all $b \cdot m$ of them.
 # - The rate at step $i$, counted from 0, is $\mathrm{lr} \cdot \min(1, \frac{i + 1}{\mathrm{warmup}}) \cdot
 #   (1 - \frac{i}{\mathrm{steps}})$. It rises, then falls along a straight line.
-# - `make` is an optimiser's class, such as `torch.optim.AdamW`. Make one for the model's parameters.
+# - `make` is an optimiser's class, such as `torch.optim.AdamW`. Make one for the model's parameters. `model` comes in
+#   training mode.
 # - Return the losses `(steps,)`, each before its step. Dtype as always.
 
 

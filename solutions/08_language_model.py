@@ -225,8 +225,8 @@ class Norm(nn.LayerNorm):
 # - Self-attention is causal in both. `attn` can be `Attention(d_model, num_heads)` from the cell above, which returns
 #   the output *and* the weights. The norms can be `Norm(d_model)`.
 # - `cross` can be `attnlib.MultiHeadAttention(d_model, num_heads, d_memory=…)`, called with the memory as its second
-#   argument, and `mlp` can be `attnlib.FeedForward(d_model, 4 * d_model)`. Other modules with the same layers are just
-#   as good.
+#   argument, and `mlp` can be `attnlib.FeedForward(d_model, 4 * d_model)`. Other modules are just as good, as long as
+#   their layers have the same names.
 # - Not allowed: whole blocks, `attnlib`'s or PyTorch's.
 
 

@@ -431,6 +431,8 @@ with torch.inference_mode():
 # - The prompt goes through the model in one call or several, and each new token at most once: the model refuses to read
 #   more. You can't call the model itself, then; you go through its layers.
 # - `num_tokens` is at least 1. `ids` itself isn't changed, and the model's mode isn't either.
+# - Dtype and device as always. The caches need those of the model's weights, and `new_cache` above always makes
+#   float32 on the CPU.
 # - Not allowed: `attnlib.generate`, `attnlib.KVCache`.
 
 

@@ -582,7 +582,7 @@ for n in (1024, 16_384):
 # - While the blocks are short, no tensor may have $n \times n$ numbers, not even a mask. The check watches the largest
 #   one you make. It may have as many as the scores of all queries with $4 \cdot$ `block_size` keys.
 # - With `is_causal`, query $i$ sees the keys 0 to $i$. Tiles that are entirely in the future must be *skipped*, not
-#   masked, and the check finds out which tiles you visit.
+#   masked, and the check finds out whose values you use.
 # - Dtype and device as always; no gradient is needed. Not allowed: ready-made attention, PyTorch's or attnlib's.
 
 
@@ -969,6 +969,7 @@ assert derived(weights, grad_weights).sum(dim=-1).abs().max() < 1e-12
 #   `grad_o` has the shape of `o`.
 # - Return the gradients of `q`, `k` and `v`, in this order, each in the shape of its input.
 # - No tensor of $n \times n$ numbers, as before. You may skip closed tiles or not, since nothing counts them here.
+#   No gradient of these gradients is asked for.
 # - Not allowed: ready-made attention, PyTorch's or attnlib's.
 
 

@@ -524,8 +524,8 @@ assert min(by_period[15], by_period[17]) > math.log(63)  # worse than knowing no
 #   is `(b, n)`: BOS, and a block of `period` $\ge 2$ tokens over and over, $n \ge$ `period` $+ 2$.
 # - Return `scores`, `(3, depth, h)`: previous token (queries from 2 on), induction (from `period` + 1 on) and sink
 #   (from 2 to `period`), each the mean over the batch and these queries.
-# - Then `baseline`, `(3,)`: the same three scores of a head with even weights.
-# - Then `best`, `(3, 2)`: layer and head of the highest score of each kind. Dtype as always.
+# - Then `baseline`, `(3,)`: the same three scores of a head with even weights. Dtype as always.
+# - Then `best`, `(3, 2)`, int64: layer and head of the highest score of each kind. No gradient is asked for.
 
 
 # %%

@@ -132,7 +132,8 @@ assert by_hand == 527_104
 # - `attn` can be `attnlib.MultiHeadAttention(d_model, num_heads)`, which returns its weights as well if you call it
 #   with `return_weights=True`. `Heads(d_model, num_heads)` from the cell below is your attention from lesson 03 and
 #   always returns both. `Norm(d_model, eps=1e-12)` is your layer norm from 06. `mlp` can be
-#   `attnlib.FeedForward(d_model, d_hidden)`, with the exact GELU.
+#   `attnlib.FeedForward(d_model, d_hidden)`, with the exact GELU. Other modules are just as good, as long as their
+#   layers have the same names.
 # - Return `x` after `depth` rounds, `(b, n, d_model)`, and the attention weights of all rounds, `(b, depth, h, n, n)`.
 # - Not allowed: whole blocks, `attnlib`'s or PyTorch's.
 
@@ -217,7 +218,8 @@ for name, tensor in list(published.items())[5:14]:
 # - `encoder` is a `SharedEncoder`, with the layers `norm1`, `attn.w_q`, `attn.w_k`, `attn.w_v`, `attn.w_o`, `norm2`,
 #   `mlp.up` and `mlp.down`. `weights` is a dictionary from the published names to tensors, and has others as well.
 # - Each of the eight layers gets its `weight` and its `bias`. The file keeps a linear layer as PyTorch does, (out, in).
-# - Return what the encoder then makes of `x`: both of its results.
+# - Return what the encoder then makes of `x`: both of its results. The file's tensors stay as they are, and no gradient
+#   is asked for.
 
 
 # %%
@@ -307,7 +309,7 @@ model, reference = model.float(), reference.float()
 #
 # - `ids` is `(n,)`, and stays as it is. The model takes `(b, n)` and returns logits `(b, n, vocab)`.
 # - While the token at `position` is masked, which `k` tokens are likeliest there? Return their ids `(k,)`, the
-#   likeliest first, and their probabilities `(k,)`, out of the whole vocabulary.
+#   likeliest first, and their probabilities `(k,)`, out of the whole vocabulary. No gradient is asked for.
 
 
 # %%
@@ -608,10 +610,10 @@ assert_close(mended, right_steps[0], atol=1e-5, rtol=0)
 #
 # - `weights` is `(…, n, n)`, a table or many. `before` `(r,)` and `after` `(p,)` say where the atoms are in the text.
 #   `elements` `(n,)` has a number for each token's element.
-# - Return `origins` `(…, p)`, for each atom after the arrow the index *in* `before` of the atom it came from. Where no
-#   atom on the left has its element, it's −1. Where two are equal, either is right.
+# - Return `origins` `(…, p)`, int64: for each atom after the arrow the index *in* `before` of the atom it came from.
+#   Where no atom on the left has its element, it's −1. Where two are equal, either is right.
 # - And return `shares` `(…, p, r)`: both directions added, other elements 0, each row divided by its sum. Without a
-#   partner the row is 0.
+#   partner the row is 0. No gradient is asked for.
 
 
 # %%
@@ -686,10 +688,11 @@ def maps_of(text: str, model: nn.Module) -> tuple[Tensor, Tensor]:
 #
 # - `origins`: `(depth, h, p)`, what each head says, from `atom_map`. `truths`: `(p, r)`, True where an origin is right,
 #   perhaps several for an atom. `partners`: `(p, r)`, True where the element is the same.
-# - Return `hits` `(depth, h)`, the share of *all* atoms, of all reactions together, that a head gets right. An origin
-#   of −1 is never right.
-# - Return `chance`, a number: the same share for a guess at random among the partners. Without a partner it's 0.
-# - Return the layer and the head of the largest hit, `(2,)`.
+# - Return `hits` `(depth, h)`, float32: the share of *all* atoms, of all reactions together, that a head gets right.
+#   An origin of −1 is never right.
+# - Return `chance`, a tensor without axes, float32: the same share for a guess at random among the partners. Without
+#   a partner it's 0.
+# - Return the layer and the head of the largest hit, `(2,)`, int64.
 
 
 # %%
