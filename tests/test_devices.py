@@ -96,6 +96,7 @@ def _albert() -> nn.Module:
 
 
 WIDE, LEFT = (lambda: _x(2, 2, 5, 4)), (lambda: _x(2, 5, 8))
+POSITIONS = torch.tensor([[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]])
 PLOTS = {"plot_attention", "plot_heads", "plot_links", "plot_mask"}
 """Drawn from a copy on the CPU, whatever the device: test_plot."""
 
@@ -103,18 +104,21 @@ PLOTS = {"plot_attention", "plot_heads", "plot_links", "plot_mask"}
 def calls() -> dict[str, Prepared]:
     """A call of everything public; of its options those that make a tensor of their own."""
     torch.manual_seed(0)
-    positions = torch.tensor([[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]])
+    return modules() | functions()
+
+
+def modules() -> dict[str, Prepared]:
     rotary = attnlib.Rotary(4)
     return {
         "AttentionOnly": _module(attnlib.AttentionOnly(7, 8, 2, 2), _ids(), return_weights=True),
         "CrossAttention": _module(attnlib.CrossAttention(8, 6, 4, 3), LEFT(), _x(2, 4, 6)),
         "Decoder": _module(attnlib.Decoder(2, 8, 2), LEFT(), LEFT(), key_mask=_key_mask(), memory_key_mask=_key_mask()),
         "DecoderBlock": _module(attnlib.DecoderBlock(8, 2, norm="rms", gated=True), LEFT(), LEFT()),
-        "Encoder": _module(attnlib.Encoder(2, 8, 2, rotary=rotary), LEFT(), key_mask=_key_mask(), positions=positions),
+        "Encoder": _module(attnlib.Encoder(2, 8, 2, rotary=rotary), LEFT(), key_mask=_key_mask(), positions=POSITIONS),
         "EncoderBlock": _module(attnlib.EncoderBlock(8, 2, window=2), LEFT(), key_mask=_key_mask()),
         "FeedForward": _module(attnlib.FeedForward(8, 12, gated=True), LEFT()),
         "KVCache": _with_cache(attnlib.KVCache),
-        "LanguageModel": _module(_language_model(), _ids(), key_mask=_key_mask(), positions=positions),
+        "LanguageModel": _module(_language_model(), _ids(), key_mask=_key_mask(), positions=POSITIONS),
         "LearnedPositions": _module(attnlib.LearnedPositions(9, 8), LEFT(), offset=2),
         "MaskedLanguageModel": _module(
             attnlib.MaskedLanguageModel(7, 3, 8, 2, 12, 2, 9).eval(), _ids(), return_weights=True
@@ -131,6 +135,11 @@ def calls() -> dict[str, Prepared]:
         "SelfAttention": _module(attnlib.SelfAttention(8, 4, 3), LEFT()),
         "SharedEncoder": _module(attnlib.SharedEncoder(8, 2, 12, 2), LEFT()),
         "SinusoidalPositions": _module(attnlib.SinusoidalPositions(9, 8), LEFT(), offset=2),
+    }
+
+
+def functions() -> dict[str, Prepared]:
+    return {
         "alibi_bias": _made_there("alibi_bias", 3, 4, 5),
         "alibi_slopes": _made_there("alibi_slopes", 3),
         "apply_rotary": _function("apply_rotary", WIDE(), _x(5, 2), _x(5, 2)),
@@ -156,7 +165,7 @@ def calls() -> dict[str, Prepared]:
         "project_qkv_fused": _function("project_qkv_fused", LEFT(), _x(8, 11), 4, 3),
         "renormalised_causal_weights": _function("renormalised_causal_weights", _x(2, 5, 5)),
         "rms_norm": _function("rms_norm", LEFT(), _x(8)),
-        "rotate": _function("rotate", LEFT(), positions),
+        "rotate": _function("rotate", LEFT(), POSITIONS),
         "sample_next": _samples,
         "scaled_dot_product_attention": _function(
             "scaled_dot_product_attention", WIDE(), _x(2, 1, 5, 4), _x(2, 1, 5, 3), mask=_key_mask()[0], is_causal=True

@@ -42,14 +42,7 @@ def plot_reaction(
     """
     import matplotlib.pyplot as plt
 
-    r = len(symbols) - len(origins)
-    if len(points) != len(symbols) or r < 1:
-        raise ValueError(
-            f"a point and a symbol for each atom of both sides are required, got {len(points)} points, "
-            f"{len(symbols)} symbols and {len(origins)} origins"
-        )
-    if not all(0 <= origin < r for origin in origins):
-        raise ValueError(f"every origin must be between 0 and {r - 1}, an atom on the left, got {list(origins)}")
+    r = _atoms_on_the_left(points, symbols, origins)
     end = max(x for x, _ in points[:r]) - min(x for x, _ in points[:r])
     places = [*_moved(points[:r], 0.0), *_moved(points[r:], end + ARROW)]
     numbers = {origin: atom for atom, origin in enumerate(origins, start=1)}
@@ -77,6 +70,19 @@ def plot_reaction(
     ax.set_aspect("equal")
     ax.axis("off")
     ax.margins(0.05)
+
+
+def _atoms_on_the_left(points: Sequence[Point], symbols: Sequence[str], origins: Sequence[int]) -> int:
+    """Return how many there are; a ValueError unless everything fits."""
+    r = len(symbols) - len(origins)
+    if len(points) != len(symbols) or r < 1:
+        raise ValueError(
+            f"a point and a symbol for each atom of both sides are required, got {len(points)} points, "
+            f"{len(symbols)} symbols and {len(origins)} origins"
+        )
+    if not all(0 <= origin < r for origin in origins):
+        raise ValueError(f"every origin must be between 0 and {r - 1}, an atom on the left, got {list(origins)}")
+    return r
 
 
 def _plot_bond(start: Point, end: Point, many: int, ax: "matplotlib.axes.Axes") -> None:

@@ -7,6 +7,7 @@ which has to hold in every visible case that is wrong.
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from attnlib.checks.asking.failure import Reason
@@ -82,7 +83,7 @@ def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconce
     """Name the relation of the numbers that came to the right ones."""
     wrong = visibly_wrong(trials)
     # what a probe makes of the numbers, or rounding, may hide the relation
-    plain = [t for t in wrong if t.case.probe is None and not t.case.magnitude]
+    plain = [t for t in wrong if t.case.probe is None and not t.case.magnitude and t.case.dtype != torch.float16]
     if 2 * sum(t.got.failure is not None for t in wrong) > len(wrong):
         return None  # the exception says more than the few numbers that came
     pairs = [pair for t in plain or wrong if (pair := _compared(t)) is not None]
