@@ -123,6 +123,16 @@ def test_of_pieces_that_look_the_same_the_one_is_told_that_is_meant() -> None:
     assert "another number in place of the first `-1`" in message
 
 
+def doubled_on_the_same_line(x: Tensor, y: Tensor) -> Tensor:
+    dots = x @ y.mT; dots = dots * 2  # fmt: skip  # noqa: E702
+    return dots
+
+
+def test_of_two_statements_on_a_line_the_one_is_told_that_is_meant() -> None:
+    message = " ".join(run("pairwise_dot", doubled_on_the_same_line).message.split())
+    assert "without `dots = dots * 2`, the answer would pass" in message
+
+
 def test_an_operator_is_told_by_what_stands_behind_it() -> None:
     message = " ".join(run("layer_norm", divided_by_gain).message.split())
     assert "with another operator in place of `/` before `gain`, the answer would pass" in message

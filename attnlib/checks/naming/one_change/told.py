@@ -41,7 +41,8 @@ def told(written: Written, edit: Edit) -> Misconception:
     text = line.strip()
     which_one = f"{'' if others or repair.at else _ordinal(line, old, site.node)}`{old}`"
     if isinstance(new, ast.Pass):
-        way = "without these lines" if hasattr(site.node, "body") else "without this line"
+        statement = f"`{old}`" if ";" in text else "this line"
+        way = "without these lines" if hasattr(site.node, "body") else f"without {statement}"
     elif isinstance(new, ast.If) and isinstance(new.test, ast.Constant):
         way = f"if the lines below {'it' if new.test.value else '`else`'} always ran"
     elif isinstance(site.node, ast.IfExp) and repair.kind == "branch":
