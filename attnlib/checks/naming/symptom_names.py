@@ -46,8 +46,8 @@ _TEXTS = {
     ),
     "parameter_of_another_shape": (
         "A parameter has the wrong shape",
-        "A layer maps between other widths than the contract says: compare its input and output widths with the sizes "
-        "that the constructor is given. nn.Linear(a, b) has a weight of shape (b, a).",
+        "Compare its axes with what the contract says. nn.Linear(a, b) has a weight of shape (b, a), with the sizes "
+        "the constructor is given; a parameter made by hand has no axis for the batch.",
     ),
     "returns_something_else": (
         "The result is not of the kind that the contract asks for",
@@ -90,7 +90,7 @@ _TEXTS = {
         "The numbers agree to {} digits or so",
         "Either a constant is only nearly right (0.99 for 0.999, an eps that is missing or has the wrong size), or "
         "something on the way is less exact than it could be: float32 or half precision in between, a difference of "
-        "large numbers, an approximation.",
+        "large numbers, an approximation. Or something changes the numbers a little: clipping, weight decay, a rate.",
     ),
     "not_a_number": (
         "The result contains NaN",
