@@ -58,8 +58,8 @@ from attnlib.plot import ACCENT, INK, plot_course_map, show, use_style
 use_style()
 
 # %% [markdown]
-# This is the way. The first row builds, part by part, the block that transformers are stacked from. The second row
-# tells that block where words are, lets it write, makes it fast, and looks inside.
+# This is the way through the course. The first row builds, part by part, the block that transformers are stacked from.
+# The second row tells that block where words are, lets it write, makes it fast, and looks inside.
 
 # %% tags=["picture:course.png"]
 plot_course_map(title="From one dot product to an encoder, and beyond")
@@ -609,8 +609,8 @@ assert found[0, 2:].max() < found[0, 0]
 # You've used `einsum` from the start. It's no magic. Read the pattern, line the axes up by name, multiply, sum. Write
 # `little_einsum(x, y, pattern)` for two tensors.
 #
-# - `pattern` is written as for einops: `"b q d, b k d -> b q k"`. Names are words, separated by spaces; so
-#   are the comma from what follows it, and the arrow on both sides.
+# - `pattern` is written as for einops: `"b q d, b k d -> b q k"`. Names are words, separated by spaces. There is also
+#   a space after the comma, and one on each side of the arrow.
 # - Names missing after the arrow are summed, including those only one of the tensors has. The others come in the order
 #   they have after the arrow.
 # - No name comes twice in one tensor. There may be nothing after the arrow; then the result is a single number.

@@ -51,9 +51,9 @@ wide = "The animal did not cross the street because it was wide".lower().split()
 #
 # Translate the two sentences into German. German nouns have a gender, and *it* must agree with its noun. The animal is
 # *das Tier*, so *it* is *es*; the street is *die Straße*, so *it* is *sie*. English hides this choice. German forces
-# you to make it. (The idea is from [Google's
-# announcement](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/),
-# like the pair of sentences.)
+# you to make it. (Both the pair of sentences and the idea of translating it are from [Google's
+# announcement](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/)
+# of the transformer.)
 #
 # The cell pairs each English word with the German one a person chose (in English order; *did* needs none). Suppose a
 # translator were a dictionary, from one word to one word. Which words could it never get right in both sentences?
@@ -84,9 +84,9 @@ print(f"The best possible dictionary gets {right} of {len(tired + wide)} words r
 #
 # ## Watch a fixed-width state forget · core
 #
-# How could a translator take in the words around? Before attention, with a recurrent network, which reads word after
-# word and folds each one into a *state*, a vector of fixed width. After the last word, the state is all the translator
-# gets to see:
+# How could a translator take the context into account? Before attention, with a recurrent network, which reads word
+# after word and folds each one into a *state*, a vector of fixed width. After the last word, the state is all the
+# translator gets to see:
 #
 # $$s_t = \tanh(s_{t-1} W + x_t), \qquad s_0 = 0$$
 #
@@ -716,15 +716,15 @@ assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the 
 
 # %% [markdown]
 # A question and its reverse are two different things, but only with two matrices. Which words fit is pure chance here,
-# because the table and the matrices are random. Lesson 02 turns the rows of such a table into shares and lets every
+# because the embeddings and the matrices are random. Lesson 02 turns each row of scores into shares and lets every
 # word take home what it found.
 
 # %% [markdown]
 # ## Know a word by its company · more
 #
-# Our table is random, so *animal* is as near to *wide* as to *dog*. Training will change that, but counting gets
-# surprisingly far. Words with a similar meaning keep similar company. "You shall know a word by the company it keeps"
-# (Firth, 1957). So give each word a vector that says which words it's found near.
+# Our embeddings are random, so *animal* may be nearer to *wide* than to *dog*. Training will change that, but counting
+# gets surprisingly far. Words with a similar meaning keep similar company. "You shall know a word by the company it
+# keeps" (Firth, 1957). So give each word a vector that says which words it's found near.
 #
 # ### Exercise: count who is near whom ({points}, difficulty 3, 30 minutes)
 #
@@ -942,8 +942,8 @@ print("rank of M:", torch.linalg.matrix_rank(w_q @ w_k.T).item(), "of", d_model)
 #
 # ## Think further · more
 #
-# 1. Could one matrix $M = W^Q (W^K)^\top$ replace $W^Q$ and $W^K$, since $q \cdot k = x M y^\top$? Count the numbers in
-#    $M$ and in the two matrices for `d_model` = 512 and `d_k` = 64.
+# 1. The score of two words $x$ and $y$ is $q \cdot k = x W^Q (W^K)^\top y^\top$. Could one matrix $M = W^Q (W^K)^\top$
+#    replace the two? Count the numbers in $M$ and in the two matrices for `d_model` = 512 and `d_k` = 64.
 # 2. What would be lost if $W^Q$ and $W^K$ were the same matrix? Look at the table of lesson 00.
 # 3. Shuffle the words of the sentence. What happens to the rows of `q`, `k` and `v`? How could a word tell where it is?
 #

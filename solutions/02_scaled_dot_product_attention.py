@@ -697,7 +697,8 @@ assert overdone[-1, 0] > math.log(num_keys) - 0.01  # ÷ d: all keys alike
 
 # %% [markdown]
 # Without scaling, the wider the vectors, the more the softmax turns into a hard choice, and the less it can learn. With
-# $\sqrt{d}$ both curves are flat, and you no longer have to tune around the width.
+# $\sqrt{d}$ both curves are flat, and you no longer have to tune around the width. Dividing by $d$ goes too far: the
+# wider the vectors, the more alike all weights become, until attention no longer chooses.
 #
 # Be exact about what this shows. $\sqrt{d}$ is right for entries that are independent with variance 1, as they are when
 # training starts. Training may well make the scores larger, but then it does so for a reason, and not because the
@@ -1042,7 +1043,7 @@ def trained_head(
 
 # %% [markdown]
 # One lucky run proves little. Train five heads from five random starts, and test each on 300 new sentences, with names
-# it has never seen. (Their `lr` is 5. That isn't as bold as it looks: the first gradients are only thousandths and
+# it has never seen. (Their `lr` is 5. That isn't as bold as it looks: no number's first gradient is larger than a few
 # hundredths.)
 
 # %%

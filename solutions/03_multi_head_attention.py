@@ -1015,8 +1015,9 @@ ax.set(title=f"Who? {who}. Whom? {whom}.", xlabel="", ylabel="“?” looks, in 
 show(f"Where two heads look in “{mine}”: one at {who}, the other at {whom}.")
 
 # %% [markdown]
-# The heads say that the mice caught the cats. They have learned two *positions*, the second word and the fifth, and no
-# sentence of their training ever needed more. A head that knows what *by* means would need sentences with *by*.
+# For *the mice caught by cats* the heads say that the mice caught the cats. They have learned two *positions*, the
+# second word and the fifth, and no sentence of their training ever needed more. To learn what *by* means they'd need
+# sentences with *by*.
 #
 # ## Take a head away · stretch
 #

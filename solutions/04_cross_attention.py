@@ -341,8 +341,8 @@ assert_close(closed.softmax(0), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rt
 #
 # - Four `nn.Linear` layers, `w_q`, `w_k`, `w_v` (to $h \cdot d$ columns) and `w_o` (from $h \cdot d$ to `d_model`), all
 #   with a bias if `bias`. No other parameters. The check sets their weights.
-# - `d_head` is $d$, by default `d_model / num_heads`. Where that leaves a remainder, raise a `ValueError` when the
-#   module is made.
+# - `d_head` is $d$. If it isn't given, it's `d_model / num_heads`; if that leaves a remainder, raise a `ValueError`
+#   when the module is made.
 # - Head $i$ is the $i$-th run of $d$ neighbouring columns, the pattern `(h d)`.
 # - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_memory)`; the output is `(b, q, d_model)`, the weights are
 #   `(b, h, q, k)`.
@@ -577,10 +577,10 @@ class DateReader(nn.Module):
 #    \frac1{11}$ and the loss $\ln 11 = 2.40$. Its mean over all positions is called *cross-entropy*.
 # 3. **Ask which way is down.** Set the old gradients to zero, then call `backward`.
 # 4. **Take a small step down.** The optimiser is AdamW, lesson 03's Adam with a small pull of every number towards 0.
-#    Where plain gradient descent subtracts the learning rate times the gradient, Adam first divides by how large that
-#    number's gradients have been lately, so that all numbers move at a similar speed. A *schedule* lets the learning
-#    rate grow at the beginning, while the gradients are wild, and shrink to nothing at the end, so that everything
-#    settles.
+#    Where plain gradient descent subtracts the learning rate times the gradient, Adam divides this step by how large
+#    the gradients of that number have been lately, so that all numbers move at a similar speed. A *schedule* lets the
+#    learning rate grow at the beginning, while the gradients are wild, and shrink to nothing at the end, so that
+#    everything settles.
 #
 # This loop trains nearly everything in this course and, apart from the size, GPT.
 #
@@ -778,8 +778,8 @@ assert_close(together[:1], alone, atol=1e-4, rtol=0)
 # ## See where each character came from · core
 #
 # Rows are the ten positions of the output, as the network filled them in. Columns are the characters it was given.
-# Before you look: where should the four digits of the year attend to, and where the two dashes, which are the same in
-# every date?
+# Before you look: what should the four digits of the year attend to? And the two dashes, which are the same in every
+# date?
 
 
 # %%

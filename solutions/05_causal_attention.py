@@ -1276,9 +1276,9 @@ for name, model in (("sound", sound), ("leaking", leaking)):
 #
 # - The result is a pair: the texts, integers of the given `shape`, `(steps, b, n + 1)`, each from 0 to `vocab` − 1; and
 #   the *floor*, a tensor of one number, in nats, as `F.cross_entropy` measures.
-# - Nobody honest gets below the floor. The check sends guessers who never look ahead. They learn from half of your
-#   texts how often each character comes, which one follows which one or two, which one comes at which position, and how
-#   a text went on that began like this one. Others repeat what came before.
+# - Nobody honest gets below the floor. The check sends guessers who never look ahead. Some learn from half of your
+#   texts: how often each character comes, what follows each character and each pair, which one comes at which position,
+#   and how a text that began like this one went on. Others repeat what came before.
 # - The floor is no lower than it has to be. Guessing from how often each character comes should reach it.
 # - There's room below it. A model that peeks gets near 0, so a floor of at least 0.5 leaves no doubt.
 # - All chance comes from `generator`. The same seed gives the same texts, another seed gives others.

@@ -611,6 +611,7 @@ print("slopes of four heads:", (-bias_of(4, 1, 2)[:, 0, 0]).tolist())
 # the two curves coincide.
 
 # %%
+# again, for those who left out the section above
 bias_of = yours_or_ours("alibi_bias", globals())
 torch.manual_seed(seed)
 q, k = torch.randn(32), torch.randn(32)
@@ -1059,9 +1060,9 @@ assert looks_like_two[:2] == [21, 40]
 # ## Test the diagnosis · more
 #
 # First the two spikes of the sinusoidal table in the picture, at 34 and 59. The clock explains them as well: from 9 to
-# 34 there are 25 words, and again from 34 to 59. That's nearly four turns of the fastest hand of this wider table and
-# nearly three of the next (the next cell counts), so both positions look like position 9, which was trained. (Where the
-# spikes are varies with the start.)
+# 34 there are 25 words, and again from 34 to 59. The table is 64 wide. In 25 words its fastest hand makes nearly four
+# turns and the next one nearly three (the cell below counts), so both positions look like position 9, which was
+# trained. (Where the spikes are varies with the start.)
 
 # %%
 for hand in (0, 1):

@@ -416,8 +416,8 @@ assert abs(first - math.log(len(letters))) < 0.3
 #
 # ### Exercise: the training loop ({points}, difficulty 3, 20 minutes)
 #
-# It's lesson 07's loop with one thing more: every few steps it looks at text it isn't trained on. Write
-# `train_language_model(model, batches, held_out, rate, warmup, every)`.
+# It's lesson 07's loop with one thing more: every few steps it measures the loss on text the model isn't trained on.
+# Write `train_language_model(model, batches, held_out, rate, warmup, every)`.
 #
 # - `batches` is `(steps, 2, b, n)`: for each step, the ids the model reads and the targets, which are the same ids with
 #   −100 where nothing is to be learned. `held_out` is such a pair as well, `(2, c, m)`.
@@ -471,7 +471,7 @@ check("train_language_model", train_language_model)
 # <details><summary>Hint 1</summary>
 #
 # Write the plain loop first, without looking at `held_out`: logits, loss, `zero_grad`, `backward`, `step`. It is lesson
-# 05's `train_writer` with another optimiser and a second loss. The rate goes into `optimiser.param_groups[0]["lr"]`
+# 07's `train_with_warmup` with the loss of the next token. The rate goes into `optimiser.param_groups[0]["lr"]`
 # before each step.
 #
 # </details>

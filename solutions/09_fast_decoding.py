@@ -151,7 +151,7 @@ assert without[-1] > 3 * without[0]
 #
 # What changes in the layers when one token is added at the end? Take three words with the keys 0, $\ln 3$, 0 and the
 # values 10, 20, 30. (One head, one feature wide.) Then a fourth word comes, with the key $\ln 5$ and the value 40.
-# Every word's query is 1. The table follows the last word's.
+# Every word's query is 1. The table shows what the last word gets.
 #
 # | | $e^{\text{score}}$ of the three | new | sum | output |
 # | --- | --- | --- | --- | --- |
@@ -655,7 +655,8 @@ for name, (layers, heads, key_heads, width) in models.items():
 # group that it reads 0  0  1  1      i // (h / g), and not i % g
 # ```
 #
-# In the picture each pair of keys and values is kept once, and four heads read it.
+# In the picture there are eight heads and two groups. Each pair of keys and values is kept once, and four heads read
+# it.
 
 # %%
 _, ax = plt.subplots(figsize=(8, 2.9), layout="constrained")

@@ -206,8 +206,8 @@ assert (not_rescaled > 2 * l).all()
 # | rescaled by $e^{3-5} = 0.135$ | 5 | 0.154 | $0.135 \cdot 21.353 = 2.890$ |
 # | after 2, 5 | 5 | 1.203 | $2.890 + 0.050 \cdot 30 + 1 \cdot 40 = 44.383$ |
 #
-# The result is $44.383 / 1.203 = 36.88$. At no point was there a row of four weights. The picture shows the
-# same lines. Watch what happens to $l$ and $o$ when $m$ grows.
+# The result is $44.383 / 1.203 = 36.88$. At no point was there a row of four weights. The picture shows the same steps.
+# Watch what happens to $l$ and $o$ when $m$ grows.
 
 # %%
 _, ax = plt.subplots(figsize=(9, 2.7), layout="constrained")
@@ -322,9 +322,9 @@ print(
 # %% [markdown]
 # ## Put two parts together · core
 #
-# So far three numbers go along from one block to the next, as in the picture. Must the blocks come in order? All there
-# is to know about a part of the keys is in its $o$, $m$ and $l$. Two such parts can be put together by the rule you've
-# already used, except that now neither is the new one, and both are rescaled to the larger $m$.
+# So far three numbers go along from one block to the next. Must the blocks come in order? All there is to know about a
+# part of the keys is in its $o$, $m$ and $l$. Two such parts can be put together by the rule you've already used,
+# except that now neither is the new one, and both are rescaled to the larger $m$.
 #
 # $$m = \max(m_1, m_2) \qquad l = e^{m_1 - m}\, l_1 + e^{m_2 - m}\, l_2 \qquad
 # o = e^{m_1 - m}\, o_1 + e^{m_2 - m}\, o_2$$
@@ -582,7 +582,7 @@ for n in (1024, 16_384):
 # - While the blocks are short, no tensor may have $n \times n$ numbers, not even a mask. The check watches the largest
 #   one you make. It may have as many as the scores of all queries with $4 \cdot$ `block_size` keys.
 # - With `is_causal`, query $i$ sees the keys 0 to $i$. Tiles that are entirely in the future must be *skipped*, not
-#   masked, and the check finds out whose values you use.
+#   masked. The check finds out whether their values enter a product, even with weights of 0.
 # - Dtype and device as always; no gradient is needed. Not allowed: ready-made attention, PyTorch's or attnlib's.
 
 
@@ -950,8 +950,8 @@ assert derived(weights, grad_weights).sum(dim=-1).abs().max() < 1e-12
 # $$P_{ij} = e^{s_{ij} - L_i}$$
 #
 # The rest is the chain rule. Since $O_i = \sum_j P_{ij} v_j$, a change of $v_j$ reaches every output $O_i$, times
-# $P_{ij}$, and a change of $P_{ij}$ moves $O_i$ by $v_j$. Written as matrices, with $O = PV$, $S = QK^\top / \sqrt d$,
-# and $dO$ for the gradient that arrives:
+# $P_{ij}$, and a change of $P_{ij}$ reaches $O_i$, times $v_j$. Written as matrices, with $O = PV$,
+# $S = QK^\top / \sqrt d$, and $dO$ for the gradient that arrives:
 #
 # $$dV = P^\top dO \qquad dP = dO\, V^\top \qquad dS_{ij} = P_{ij}\,(dP_{ij} - D_i)$$
 #
@@ -1339,7 +1339,7 @@ assert multiplications["attnlib's tiles"] == 7
 # **A softmax can be built up from parts, in any order, if each part brings its largest score, its sum and its output.**
 #
 # You can now compute attention without making the table, split it among processors, and say what that saves. What you
-# can't do in Python is make it fast. That takes a kernel.
+# can't do with PyTorch's operations alone is make it fast. That takes a kernel.
 #
 # | | |
 # | --- | --- |

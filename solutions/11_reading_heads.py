@@ -123,7 +123,7 @@ def short(numbers: Tensor, digits: int = 2) -> list:
 #
 # Read the picture from below. Each token has three parts, *token*, *before* and *guess*. Layer 0 copies each token one
 # place to the right, into *before*. Then follow the orange wire from the last A to the note that answers it, and the
-# blue one from that token to the last *guess*.
+# dark one from the token beside that note, B, to the last *guess*.
 
 # %%
 words_of = ["BOS", "A", "B", "C", "A"]
@@ -1171,8 +1171,8 @@ assert told[1] - told[0] > 0.4  # so the others look back, too
 assert told[3] > 3.5
 
 # %% [markdown]
-# So it isn't one head in each layer, as in the machine you built. The other three carry part of the load; two or three
-# of them look back with about half of their weight. Only without all four is nothing left. And in layer 1?
+# So layer 0 doesn't depend on a single head, as the machine you built does. The other three carry part of the load; two
+# or three of them look back with about half of their weight. Only without all four is nothing left. And in layer 1?
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1205,6 +1205,8 @@ assert right_on_repeats(model(probe), probe) > 0.92
 # An ablation tells you what the *rest* can't do without a head. If the loss stays low, the head may be useless, or the
 # others may carry on. Even GPT-2 small has heads that start to work only when another is knocked out ([Wang and
 # others](https://arxiv.org/abs/2211.00593) call them backup heads).
+#
+# The first evening ends here. Read *Take this with you* at the end of the lesson, and you can go on to lesson 12.
 
 # %% [markdown]
 # ---
@@ -1217,11 +1219,10 @@ assert right_on_repeats(model(probe), probe) > 0.92
 # %% [markdown]
 # ## Multiply a head out · more
 #
-# So you know where a head looks, and that it matters. What does it *say* when it looks at a token? Lesson 03 cut a head
-# into two halves, and this is the second one: what travels is made by $W_i^V W_i^O$ alone. In a model without MLPs and
-# norms you need no experiment to read it. A token is embedded, goes through the two matrices of head $i$, and the
-# result is read by the *unembedding*, the last matrix of the model. (Lesson 08 called it `head`, a word that's taken
-# here.) Four matrices, one product:
+# What does a head *say* when it looks at a token? Lesson 03 cut a head into two halves, and this is the second one:
+# what travels is made by $W_i^V W_i^O$ alone. In a model without MLPs and norms you need no experiment to read it. A
+# token is embedded, goes through the two matrices of head $i$, and the result is read by the *unembedding*, the last
+# matrix of the model. (Lesson 08 called it `head`, a word that's taken here.) Four matrices, one product:
 #
 # $$C = W_E \, W_i^V \, W_i^O \, W_U, \qquad (V, V)$$
 #

@@ -359,7 +359,7 @@ for place in (text.index(">>") + 3, len(text) - 2):
 # %% [markdown]
 # Is that knowledge, or spelling? Mask every second atom of the product, and as the control hide the left side. For this
 # and everything after it there are 144 reactions of six textbook kinds. They were made from templates, so it's known
-# where each atom comes from. Results are printed for each third of them, to show whether they hold in every one. (The
+# where each atom comes from. Results are printed for each third of them, to show whether they hold in all three. (The
 # templates leave out what a chemist would add to the flask, such as the reducing agent, and whatever comes out besides
 # the product, such as water or hydrogen bromide. And one origin is a convention: in the flask, an acid's two oxygens
 # trade roles. The templates say that the OH leaves and the =O stays.)
