@@ -115,8 +115,8 @@ class SmallReader(nn.Module):
 class SmallWriter(nn.Module):
     """Ids (b, n) -> logits (b, n, vocab), in the layout of lesson 08's LanguageModel; each token may be read once.
 
-    Its embedding and its blocks' first norms count what goes through them, and refuse more than `reads` positions,
-    those of all texts together.
+    Its embedding and its blocks' keys count what goes through them, and refuse more than `reads` positions, those of
+    all texts together.
     """
 
     def __init__(self, vocab: int, d_model: int, heads: int, depth: int, max_len: int, reads: int) -> None:
@@ -126,8 +126,9 @@ class SmallWriter(nn.Module):
         self.max_len = max_len
         self.embed, self.positions = _ReadOnce(vocab, d_model, reads), nn.Embedding(max_len, d_model)
         self.blocks = nn.ModuleList(EncoderBlock(d_model, heads) for _ in range(depth))
+        block: Any
         for block in self.blocks:
-            block.norm1 = _NormedOnce(d_model, reads)
+            block.attn.w_k = _KeyOnce(d_model, reads)
         self.norm, self.head = nn.LayerNorm(d_model), nn.Linear(d_model, vocab, bias=False)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -158,9 +159,9 @@ class _ReadOnce(_Once, nn.Embedding):
         return super().forward(ids)
 
 
-class _NormedOnce(_Once, nn.LayerNorm):
+class _KeyOnce(_Once, nn.Linear):
     def __init__(self, d_model: int, reads: int) -> None:
-        super().__init__(d_model)
+        super().__init__(d_model, d_model)
         self.left = reads
 
     def forward(self, x: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from attnlib.checks.exercise import AS_GIVEN, Asked, Case, Inputs, Misconception
 
 Make = Callable[..., tuple[Any, ...]]
 Sizes = Mapping[str, Any]
-FEW_LEFT = 1e6
-"""The magnitude for a gradient where weights may be masked after the softmax: 1e-12 shows beside a small sum."""
+FEW_LEFT = 1e7
+"""The magnitude in float64 where weights may be masked after the softmax: 1e-12 shows beside a small sum."""
 
 
 def wrong(id: str, title: str, explanation: str, implementation: Any, same_as: str | None = None) -> Misconception:
@@ -46,17 +46,19 @@ def usual_cases(
     word: Sizes | None = None,
     gradient: bool = True,
     magnitude: float = 0.0,
+    in_float64: float = 0.0,
     room: bool = True,
 ) -> tuple[Case, ...]:
     """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, one word, earlier calls, gradients, memory.
 
     `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases;
     `word` those of sentences of a single word, if they don't follow from the names in `COUNTS`. `magnitude` is the size
-    of what is subtracted on the way to a gradient, if few digits of it are left. Without `room`, no more words fit than
-    those of `sizes`. No axis has length 0: the right answer for an empty batch is left open.
+    of what is subtracted on the way to a gradient, if few digits of it are left; `in_float64` is that of a result in
+    float64. Without `room`, no more words fit than those of `sizes`. No axis has length 0: the right answer for an
+    empty batch is left open.
     """
     inputs = partial(make, **sizes)
-    in_float64: dict[str, Any] = {"dtype": torch.float64, "part": "robustness"}
+    exact: dict[str, Any] = {"dtype": torch.float64, "part": "robustness", "magnitude": in_float64}
     backward: dict[str, Any] = {"dtype": torch.float64, "part": "gradient", "gradient": True, "magnitude": magnitude}
     words = [name for name in COUNTS if name in sizes and name != "b"]
     word = word or {**sizes, **dict.fromkeys(words, 1)}
@@ -70,7 +72,7 @@ def usual_cases(
             inputs=inputs,
             after=tuple(partial(make, **other) for other in _other_sizes(sizes, [*more[:1], one])),
         ),
-        Case(name="float64", inputs=inputs, **in_float64),
+        Case(name="float64", inputs=inputs, **exact),
         Case(name="memory that is not contiguous", inputs=inputs, strided=True, part="robustness"),
         Case(name="on another device", inputs=inputs, other_device=True, part="robustness"),
     ]
@@ -85,7 +87,7 @@ def usual_cases(
         inputs = partial(make, **other)
         name = f"other sizes ({number})"
         cases.append(Case(name=name, inputs=inputs, hidden=True))
-        cases.append(Case(name=f"{name}, float64", inputs=inputs, hidden=True, **in_float64))
+        cases.append(Case(name=f"{name}, float64", inputs=inputs, hidden=True, **exact))
         if gradient:
             cases.append(Case(name=f"{name}, gradients", inputs=inputs, hidden=True, **backward))
     return tuple(cases)

@@ -38,7 +38,7 @@ ALIKE = 40.0
 
 Less than half of `SEPARATION`, so that no answer is like two mistakes.
 """
-GUARD = 4e-11  # relative: 1e-12 added to a sum of 0.03 or more, against 0 / 0, is no mistake
+GUARD = 5e-12  # relative: 1e-12 added to a sum of 1 or more, against 0 / 0, is no mistake, and 1e-9 is
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observation import Observation
 from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.asking.ready_made import instead
+from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.naming.isolate import Isolated, isolate
 from attnlib.checks.naming.one_change.kinds import CHANGES
@@ -54,7 +55,7 @@ def write_report(
     elif failure is not None:
         headline = words.of_failure(failure)
         if failure.kind == "forbidden":
-            sections.append(_instead(exercise))
+            sections.append(_instead(exercise, failure))
     else:
         headline, sections = _explain_failure(exercise, trials, chosen, findings, example)
     for finding in reversed(findings):
@@ -109,8 +110,11 @@ def after_hidden_cases(exercise: Exercise, report: Report, left: dict[str, bool]
     return replace(report, **_counted(exercise, left), sections=(*report.sections, section))
 
 
-def _instead(exercise: Exercise) -> Section:
-    return Section("What to use instead", instead(exercise.forbidden))
+def _instead(exercise: Exercise, failure: Failure) -> Section:
+    """Say it of the function that was called, if it's one of attnlib's that is no attention."""
+    others = set(exercise.forbidden) - set(ATTENTION_OF_ATTNLIB)
+    called = [name for name in others if name.startswith("attnlib.") and failure.text.startswith(f"calls {name},")]
+    return Section("What to use instead", instead(called or exercise.forbidden))
 
 
 def _untried(trials: Sequence[Trial], cases: Sequence[Case]) -> tuple[str, ...]:
@@ -145,7 +149,7 @@ def _explain_failure(
     if failure is not None and failure.kind == "unwritten" and exercise.kind == "function":
         return words.of_failure(failure), []  # nothing more can be said yet; a module may be half written
     if failure is not None and failure.kind == "forbidden":
-        return words.of_failure(failure), [_instead(exercise)]
+        return words.of_failure(failure), [_instead(exercise, failure)]
     if aspect == "failure":
         headline, body = words.of_difference(chosen.difference), ""
         if failure is not None:

@@ -86,6 +86,7 @@ RENORMALISED_CAUSAL_WEIGHTS = WrittenExercise(
             word={"shape": (2, 3, 1, 1)},
             more=[{"shape": (3, 5, 11)}, {"shape": (7, 7)}, {"shape": (2, 3, 1, 5)}, {"shape": (5, 2, 13)}],
             magnitude=FEW_LEFT,
+            in_float64=FEW_LEFT,
         ),
         Case(name="float16", inputs=partial(_scores, shape=(2, 3, 5, 7)), dtype=torch.float16, part="robustness"),
     ),

@@ -15,7 +15,7 @@ from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.promises import LARGE, TIMES
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Inputs
+from attnlib.checks.exercise import Case, Inputs
 
 LESSON = "12_a_real_model"
 
@@ -110,12 +110,6 @@ def _to_load(draw: Draw, *, b: int, n: int, d_model: int, heads: int, hidden: in
     return described("SharedEncoder", sizes, its_own), in_the_file, x
 
 
-def _loaded(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Return all weights that the encoder and the file are left with, and the attention weights."""
-    _, tables = asked(*inputs)
-    return torch.cat([left.flatten() for left in asked.left() if left.is_floating_point()]), tables
-
-
 LOAD_ENCODER = WrittenExercise(
     name="load_encoder",
     lesson=LESSON,
@@ -133,7 +127,7 @@ LOAD_ENCODER = WrittenExercise(
     cases=(
         Case(name="a block whose matrices are all square", inputs=partial(_to_load, b=2, n=5, **BIG)),
         Case(name="one sentence", inputs=partial(_to_load, b=1, n=3, **BIG)),
-        Case(name="the encoder afterwards", inputs=partial(_to_load, b=2, n=5, **BIG), probe=_loaded),
+        Case(name="the encoder afterwards", inputs=partial(_to_load, b=2, n=5, **BIG), mutation=True),
         Case(name="float64", inputs=partial(_to_load, b=2, n=5, **BIG), dtype=torch.float64),
         Case(
             name="an MLP wider than the words",
