@@ -110,9 +110,10 @@ def pattern_of(forbidden: tuple[str, ...]) -> re.Pattern[str] | None:
     return re.compile("|".join(found)) if found else None
 
 
-def instead(forbidden: Iterable[str]) -> str:
-    """Say what to use instead, in the student's terms."""
-    found = [FAMILIES[name].instead for name in forbidden if name in FAMILIES]
+def instead(forbidden: Iterable[str], said: str = "") -> str:
+    """Say what to use instead, in the student's terms; `said` tells which function was called."""
+    of_ours = re.match(r"calls attnlib\.(?!\w*attention)[a-z_]+,", said)
+    found = [] if of_ours else [FAMILIES[name].instead for name in forbidden if name in FAMILIES]
     return " ".join(found) or "Here you write what the library has ready-made. Compare with it once yours is right."
 
 

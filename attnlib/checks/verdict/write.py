@@ -12,7 +12,6 @@ from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observation import Observation
 from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.asking.ready_made import instead
-from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.naming.isolate import Isolated, isolate
 from attnlib.checks.naming.one_change.kinds import CHANGES
@@ -111,10 +110,7 @@ def after_hidden_cases(exercise: Exercise, report: Report, left: dict[str, bool]
 
 
 def _instead(exercise: Exercise, failure: Failure) -> Section:
-    """Say it of the function that was called, if it's one of attnlib's that is no attention."""
-    others = set(exercise.forbidden) - set(ATTENTION_OF_ATTNLIB)
-    called = [name for name in others if name.startswith("attnlib.") and failure.text.startswith(f"calls {name},")]
-    return Section("What to use instead", instead(called or exercise.forbidden))
+    return Section("What to use instead", instead(exercise.forbidden, failure.text))
 
 
 def _untried(trials: Sequence[Trial], cases: Sequence[Case]) -> tuple[str, ...]:
