@@ -11,7 +11,7 @@ from attnlib.checks.exercise import AS_GIVEN, Asked, Case, Inputs, Misconception
 
 Make = Callable[..., tuple[Any, ...]]
 Sizes = Mapping[str, Any]
-FEW_LEFT = 1e7
+FEW_LEFT = 4e6
 """The magnitude in float64 where weights may be masked after the softmax: 1e-12 shows beside a small sum."""
 
 

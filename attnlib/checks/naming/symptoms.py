@@ -82,13 +82,14 @@ def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception |
 def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
     """Name the relation of the numbers that came to the right ones."""
     wrong = visibly_wrong(trials)
-    # what a probe makes of the numbers, or rounding, may hide the relation
-    plain = [t for t in wrong if t.case.probe is None and not t.case.magnitude and t.case.dtype != torch.float16]
+    # what a probe makes of the numbers, or rounding, may hide the relation; in float64 it hides no dtype
+    exact = [t for t in wrong if not t.case.magnitude or (t.case.dtype == torch.float64 and _is_of_dtype(t))]
+    plain = [t for t in exact if t.case.probe is None and t.case.dtype != torch.float16]
     if 2 * sum(t.got.failure is not None for t in wrong) > len(wrong):
         return None  # the exception says more than the few numbers that came
     pairs = [pair for t in plain or wrong if (pair := _compared(t)) is not None]
     agreeing = [digits(want, have) for want, have, _ in pairs]
-    dtype = any(t.difference and t.difference.aspect == "dtype" for _, _, t in pairs)
+    dtype = any(_is_of_dtype(t) for _, _, t in pairs)
     if dtype and min(agreeing) >= 4:
         return _named(("another_dtype", ()))
     if not pairs or max(want.numel() for want, _, _ in pairs) < FEWEST:
@@ -104,6 +105,10 @@ def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconce
     if shaped and all(are_shapes_of_others(trial) for trial in shaped):
         return _named(("shapes_in_another_order", ()))
     return _less_exact(min(agreeing), wrong)
+
+
+def _is_of_dtype(trial: Trial) -> bool:
+    return trial.difference is not None and trial.difference.aspect == "dtype"
 
 
 def _less_exact(agreeing: int, wrong: Sequence[Trial]) -> Misconception | None:
