@@ -83,6 +83,12 @@ def found(
             "attnlib.scaled_dot_product_attention",
             1,
         ),
+        ("from attnlib.attention import equation", "attnlib.attention.equation", 1),
+        (
+            "import attnlib\ndef f(q, k, v):\n    return attnlib.in_place_attention.in_place_attention(q, k, v)[0]",
+            "attnlib.in_place_attention.in_place_attention",
+            3,
+        ),
         ("from attnlib.checks import exercises\nf = exercises()['softmax'].reference", "attnlib.checks.exercises", 2),
     ],
 )

@@ -49,7 +49,7 @@ def shortcuts(
     """
     tree = ast.parse(source)
     forbidden = tuple(forbidden)
-    banned = {name.removesuffix(".forward") for name in forbidden}
+    banned = {_short(name): name.removesuffix(".forward") for name in forbidden}
     own = set(methods) | _own_methods(tree)
     reader = _Reader(banned, pattern_of(forbidden), source.splitlines(), own)
     reader.scopes.append(dict(names or {}))
@@ -66,7 +66,7 @@ def _own_methods(tree: ast.Module) -> set[str]:
 class _Reader:
     """Reads statements in order; the bodies of functions last, for they run when all names are bound."""
 
-    banned: set[str]
+    banned: Mapping[str, str]  # what is exported under this name, to where it is
     pattern: re.Pattern[str] | None
     lines: list[str]
     methods: set[str]
@@ -193,8 +193,7 @@ class _Reader:
 
     def _note(self, node: ast.AST, name: str) -> None:
         line = getattr(node, "lineno", 1)
-        name = _short(name) if _short(name) in self.banned else name
-        self.uses.append(Use(name, line, self.lines[line - 1].strip()))
+        self.uses.append(Use(self.banned.get(_short(name), name), line, self.lines[line - 1].strip()))
 
 
 def _short(name: str) -> str:

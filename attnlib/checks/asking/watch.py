@@ -19,6 +19,8 @@ from .ready_made import BACKWARD, ENGINE, Elsewhere, operator_called, pattern_of
 
 ATTENTION_OF_ATTNLIB = (
     "attnlib.scaled_dot_product_attention",
+    "attnlib.attention.equation",
+    "attnlib.in_place_attention.in_place_attention",
     "attnlib.tiled_attention",
     "attnlib.cross_attention",
     "attnlib.SelfAttention.forward",
