@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks import Case, Exercise, exercises
+from attnlib.checks.asking.given import MODEL
 from attnlib.checks.asking.observation import Asking, Memory
 from attnlib.checks.asking.observe import input_names, observe
 from attnlib.checks.course.promises import LARGE, PROMISES, promised
@@ -67,6 +68,12 @@ def tensors(value: Any) -> list[Tensor]:
 def is_made_there(value: Any) -> bool:
     """Whether the attempt gets something else in its place, such as a model (see `asking.given`)."""
     return isinstance(value, dict) and any(" " in str(key) for key in value)
+
+
+def gets_a_model(name: str) -> bool:
+    """Whether it gets one that it has to leave as it was."""
+    has_one = any(isinstance(value, dict) and MODEL in value for value in INPUTS[name])
+    return has_one and any(case.mutation for case in CODE[name].cases)
 
 
 def plain(name: str) -> list[Tensor]:
@@ -163,6 +170,15 @@ def test_an_answer_that_changes_an_input_is_rejected(name: str, at: int) -> None
         return kept
 
     assert is_rejected(exercise, right_but(exercise, after))
+
+
+@pytest.mark.parametrize("name", [name for name in CODE if gets_a_model(name)])
+def test_an_answer_that_leaves_a_model_in_evaluation_mode_is_rejected(name: str) -> None:
+    def after(inputs: tuple[Any, ...], outputs: Outputs, _module: nn.Module | None) -> Outputs:
+        next(given for given in inputs if isinstance(given, nn.Module)).eval()
+        return outputs
+
+    assert is_rejected(CODE[name], right_but(CODE[name], after))
 
 
 @pytest.mark.parametrize("name", [n for n, e in CODE.items() if e.kind == "module" or floating(INPUTS[n])])

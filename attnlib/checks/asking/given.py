@@ -27,14 +27,14 @@ def described(
     sizes: tuple[Any, ...],
     weights: Mapping[str, Tensor],
     *,
-    training: bool = False,
+    training: bool = True,
     hooks: int = 0,
     learns: bool = True,
 ) -> dict[str, Any]:
     """Describe a model: one of `OWN`, or a class of attnlib, by name; its constructor's arguments; and all its weights.
 
-    Somebody else's hooks, which do nothing, are on the first so many of its linear layers. One that is not to learn
-    must come back without gradients.
+    It comes in training mode, as a new module does. Somebody else's hooks, which do nothing, are on the first so many
+    of its linear layers. One that is not to learn must come back without gradients.
     """
     left = {"mode": torch.tensor(training), "hooks": torch.tensor(hooks), "frozen weights": torch.tensor(0)}
     if not learns:
@@ -46,12 +46,15 @@ class SmallModel(nn.Module):
     """Ids (b, n), positions (n) -> logits (b, n, vocab), each from all ids up to its own: no attention, but causal.
 
     If it leaks, each sees `ahead` ids more, where there are any; with `window`, no more than the last so many. In
-    training it is as if dropout took every other column. It has `max_len` positions, and raises for more.
+    training, unless `dropout` is false, it is as if dropout took every other column. It has `max_len` positions, and
+    raises for more.
     """
 
-    def __init__(self, vocab: int, max_len: int, d: int, ahead: int = 0, window: int | None = None) -> None:
+    def __init__(
+        self, vocab: int, max_len: int, d: int, ahead: int = 0, window: int | None = None, dropout: bool = True
+    ) -> None:
         super().__init__()
-        self.max_len, self.ahead, self.window = max_len, ahead, window or max_len
+        self.max_len, self.ahead, self.window, self.dropout = max_len, ahead, window or max_len, dropout
         self.embed, self.places = nn.Parameter(torch.empty(vocab, d)), nn.Parameter(torch.empty(max_len, d))
         self.shift = nn.Parameter(torch.zeros(d))
 
@@ -60,7 +63,7 @@ class SmallModel(nn.Module):
         if ids.shape[1] > self.max_len or bool((positions >= self.max_len).any()):
             raise IndexError(f"the model has max_len = {self.max_len} positions, got {positions.tolist()}")
         x = (self.embed[ids] + self.places[positions] + self.shift).tanh()
-        if self.training:
+        if self.training and self.dropout:
             x = 2 * x * (torch.arange(x.shape[-1], device=x.device) % 2)
         seen = torch.ones(ids.shape[1], ids.shape[1], dtype=x.dtype, device=x.device)
         seen = seen.tril(self.ahead).triu(1 - self.window)

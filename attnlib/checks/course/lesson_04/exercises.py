@@ -517,7 +517,7 @@ def _batches(
         "questions": draw.normal(places, 6),
         "answer": draw.normal(6, signs),
     }
-    return described("SmallReader", (vocab, places, signs, 6), weights, training=True), ids, wanted, rate
+    return described("SmallReader", (vocab, places, signs, 6), weights), ids, wanted, rate
 
 
 TRAIN_READER = WrittenExercise(

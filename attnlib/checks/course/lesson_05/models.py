@@ -23,13 +23,15 @@ def _model(
     *,
     vocab: int,
     max_len: int,
-    training: bool = False,
     ahead: int = 0,
     window: int | None = None,
+    dropout: bool = True,
+    training: bool = True,
     learns: bool = False,
 ) -> dict[str, Any]:
     weights = {"embed": draw.normal(vocab, 8), "places": draw.normal(max_len, 8)}
-    return described("SmallModel", (vocab, max_len, 8, ahead, window), weights, training=training, learns=learns)
+    sizes = (vocab, max_len, 8, ahead, window, dropout)
+    return described("SmallModel", sizes, weights, training=training, learns=learns)
 
 
 @torch.no_grad()
@@ -52,7 +54,7 @@ def _text(
     """
     ids = draw.integers(0, vocab, (n,))
     ids[n // 2], ids[-1] = 0, vocab - 1
-    model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead, window=window)
+    model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead, window=window, dropout=False)
     embed = model[MODEL]["weights"]["embed"]
     embed[:fixed] = 0.0
     embed[fixed:] -= embed[fixed:].mean(dim=0) if fixed + 1 < vocab else 0.0

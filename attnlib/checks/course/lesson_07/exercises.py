@@ -253,16 +253,16 @@ def train_with_warmup(
     return torch.stack(losses)
 
 
-def _small_model(draw: Draw, vocab: int, max_len: int, *, learns: bool, training: bool = False) -> dict[str, Any]:
+def _small_model(draw: Draw, vocab: int, max_len: int, *, learns: bool) -> dict[str, Any]:
     weights = {"embed": draw.normal(vocab, 6), "places": draw.normal(max_len, 6)}
-    return described("SmallModel", (vocab, max_len, 6), weights, learns=learns, training=training)
+    return described("SmallModel", (vocab, max_len, 6, 0, None, learns), weights, learns=learns)
 
 
 def _to_train(
     draw: Draw, *, steps: int, b: int, n: int, m: int, vocab: int, warmup: int, optimiser: str = ""
 ) -> tuple[Any, ...]:
     """Draw tokens of which the last m of n have a target."""
-    model = _small_model(draw, vocab, n + 2, learns=True, training=True)
+    model = _small_model(draw, vocab, n + 2, learns=True)
     ids, targets = draw.integers(0, vocab, (steps, b, n)), draw.integers(0, vocab, (steps, b, m))
     return model, ids, targets, 0.3, warmup, *(({OPTIMISER: optimiser},) if optimiser else ())
 

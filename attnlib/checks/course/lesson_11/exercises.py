@@ -419,7 +419,7 @@ def _weight(layer: Any) -> Tensor:
 
 
 def _read(draw: Draw, *, at: tuple[int, ...], sizes: Mapping[str, Any] = _SIZES) -> tuple[Any, ...]:
-    return _model(draw, **sizes), *at
+    return _model(draw, **sizes, training=True), *at
 
 
 def _of(name: str, *at: int, sizes: Mapping[str, Any] = _SIZES, part: str = "values", **more: Any) -> Case:

@@ -161,7 +161,7 @@ def _to_fill(
     weights = {"embed": draw.normal(vocab, d, scale=scale), "places": draw.normal(max_len, d)}
     ids = draw.integers(0, vocab - 1, (n,))
     ids[masked : masked + 1] = vocab - 1  # by default none: from -1 to 0 there is nothing
-    return described("SmallModel", (vocab, max_len, d, max_len), weights), ids, position, k, vocab - 1
+    return described("SmallModel", (vocab, max_len, d, max_len, None, False), weights), ids, position, k, vocab - 1
 
 
 FILL_IN = WrittenExercise(
