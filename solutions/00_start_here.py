@@ -34,9 +34,9 @@
 #
 # **Your code is kept.** Each answer that passes is written to `my_attention/lesson_00.py`, `lesson_01.py` and so on,
 # beside the notebooks. Later lessons import it from there, so the language model of lesson 08 runs on the attention you
-# write in lesson 05. The folder is a plain Python package, yours to read, change and publish. (To do without it, set
-# the environment variable `ATTNLIB_MY_ATTENTION` to nothing before you start Jupyter. On Colab, copy it to your Drive,
-# or it goes with the runtime.)
+# write in lesson 05. The folder is a plain Python package, yours to read, change and publish. (If you don't want it,
+# set the environment variable `ATTNLIB_MY_ATTENTION` to nothing before you start Jupyter. On Colab, copy it to your
+# Drive, or it's lost with the runtime.)
 #
 # The last cell of each lesson lists what you've passed, what's still open and the next step. It remembers this in one
 # small file in your home folder. Nothing leaves your machine.
@@ -120,9 +120,9 @@ print(
 # | `d` | the numbers in one vector |
 # | `h` | attention heads, from lesson 03 on |
 #
-# How many numbers a vector has is its *width*. Where several widths meet, each gets a name that begins with `d`, such
-# as `d_model` in lesson 01. We write `(b, n, d)` for a shape. All other symbols are in a [table at the end](#Symbols).
-# Our two sentences together make one tensor. Say its shape before you run the cell.
+# The number of entries in a vector is its *width*. Where several widths meet, each gets a name that begins with `d`,
+# such as `d_model` in lesson 01. We write `(b, n, d)` for a shape. All other symbols are in a [table at the
+# end](#Symbols). Our two sentences together make one tensor. Say its shape before you run the cell.
 
 # %%
 batch = torch.stack([letter_counts(tired), letter_counts(wide)])
@@ -145,7 +145,7 @@ assert by_loop == 1
 by_loop
 
 # %% [markdown]
-# ### Predict, then run: who fits *the* best? ({points}, difficulty 1, 3 minutes)
+# ### Predict, then run: which word fits *the* best? ({points}, difficulty 1, 3 minutes)
 #
 # Predicting is a cheap way to learn. It costs a minute, and an answer that surprises you sticks. Decide *before* you
 # compute, with pencil and paper if you like.
@@ -187,18 +187,19 @@ ax.set(
 show("The dot products of “the” with eleven words: “street” has 4, “the” itself 3.")
 
 # %% [markdown]
-# *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree, times
-# how long they are.** (*Long* as in geometry: $|x| = \sqrt{x \cdot x}$ is 3.2 for *street* and 1.7 for *the*.) A long
-# vector can beat a perfect match. Attention uses the dot product all the same: it's cheap, and a word with a long
-# vector can say "look at me" more loudly. Keep this in mind for lesson 02, which asks how large these numbers get.
+# *street* has two `t`s and two `e`s, so each of those letters counts twice. **A dot product measures how well two
+# vectors agree, times how long they are.** (*Long* as in geometry: $|x| = \sqrt{x \cdot x}$ is 3.2 for *street* and 1.7
+# for *the*.) A long vector can beat a perfect match. Attention uses the dot product all the same: it's cheap, and a
+# word with a long vector can say "look at me" more loudly. Keep this in mind for lesson 02, which asks how large these
+# numbers get.
 
 # %% [markdown]
 # ## Write a product with `einsum` · core
 #
 # You can write the dot product as a loop, as `@` with the right transposes, or as what it is, a sum over a named axis.
 # `einops.einsum` takes the tensors, then a pattern with the names of their axes. **The rule: line the tensors up by
-# name and multiply, then sum over every axis that's missing after the arrow.** A name shared by two tensors must have
-# one size.
+# name and multiply, then sum over every axis that's missing after the arrow.** An axis that two tensors share must have
+# the same size in both.
 
 # %%
 one = einsum(the, it, "d, d ->")  # no axis stays: one number
@@ -232,8 +233,8 @@ print(word_lengths[0], letter_totals.shape, everything)
 # ## Move axes by name with `einops` · core
 #
 # There are two ways to get from shape `(2, 3)` to shape `(3, 2)`, and they aren't the same. *Transposing* turns rows
-# into columns. *Reshaping* keeps all numbers in their order and only moves the line breaks. PyTorch lets you take the
-# wrong one without a word. Two words of three letters show it best. Read each result line by line.
+# into columns. *Reshaping* keeps all numbers in their order and only moves the line breaks. PyTorch lets you pick the
+# wrong one without complaint. Two words of three letters show it best. Read each result line by line.
 
 # %%
 codes = [[ord(letter) for letter in word] for word in ("did", "not")]
@@ -251,8 +252,8 @@ print("reshape:  ", spell(letters.reshape(3, 2)))
 
 # %% [markdown]
 # `rearrange` gives first letters, second letters, third letters. An axis has moved. `reshape` gives `di`, `dn`, `ot`,
-# which are pieces of words, with letters of two words mixed in one row. The shapes agree, so no error will ever tell
-# you. Named axes do.
+# which are pieces of words, with letters of two words mixed in one row. The shapes agree, so you'll never get an error.
+# Naming the axes is what prevents the mistake.
 #
 # And when a pattern doesn't fit, einops says what it saw and what you asked for.
 
@@ -265,9 +266,9 @@ except Exception as error:
 # %% [markdown]
 # ## Line up axes before you divide · core
 #
-# Broadcasting lets tensors of different shapes meet. PyTorch lines the shapes up **from the right** and stretches the
-# axes of size 1. It goes by position, never by meaning. Take two questions (rows) and two answers (columns), and turn
-# each row into shares that sum to 1. Predict which of the two results is right.
+# Broadcasting lets you combine tensors of different shapes. PyTorch lines the shapes up **from the right** and
+# stretches the axes of size 1. It goes by position, never by meaning. Take two questions (rows) and two answers
+# (columns), and turn each row into shares that sum to 1. Predict which of the two results is right.
 
 # %%
 votes = torch.tensor([[6.0, 2.0], [4.0, 12.0]])  # (q, k)
@@ -286,7 +287,7 @@ shares = votes / rearrange(totals, "q -> q 1")
 assert_close(reduce(shares, "q k -> q", "sum"), torch.ones(2), rtol=0, atol=1e-6)
 
 # %% [markdown]
-# ## Read a check that fails · core
+# ## Read a failing check · core
 #
 # A check compares your function with the course's own, on inputs you don't see. When something is wrong, it doesn't
 # stop at "wrong". It looks for the misunderstanding that would compute exactly your numbers. Let's fail on purpose. The
@@ -306,7 +307,7 @@ with suppress(CheckFailed):
 # %% [markdown]
 # Shapes come first, because with a wrong shape nothing else can be compared. Read them as names, and you see that an
 # axis `d` is left over. The next attempt has the right shape. It computes a *cosine*, the dot product of vectors that
-# were first brought to length 1. By that measure *the* would have won the contest above.
+# are first scaled to length 1. By that measure *the* would have won the contest above.
 
 
 # %%
@@ -319,9 +320,10 @@ with suppress(CheckFailed):
     check("pairwise_dot", computes_cosines)
 
 # %% [markdown]
-# Read a verdict from the top. It says what was expected, what came, where the two first differ, and, if the mistake is
-# a known one, its name and the reason. The small example at the end can be followed with a pencil. A check is free, so
-# run it as often as you like. (Your work is graded with more sizes and other numbers, but by the same rules.)
+# Read a verdict from the top. It says what was expected, what your code returned, where the two first differ, and, if
+# the mistake is a known one, its name and the reason. The small example at the end can be followed with a pencil. A
+# check is free, so run it as often as you like. (Your work is graded with more sizes and other numbers, but by the same
+# rules.)
 #
 # ### Exercise: compute all dot products ({points}, difficulty 2, 10 minutes)
 #
@@ -331,7 +333,7 @@ with suppress(CheckFailed):
 # $$o_{b,q,k} = \sum_d x_{b,q,d} y_{b,k,d}$$
 #
 # - `x` is `(b, q, d)` and `y` is `(b, k, d)`; the result is `(b, q, k)`. Usually `q` and `k` differ.
-# - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
+# - Sequence 0 of `x` is paired with sequence 0 of `y`, and with no other.
 # - Everything in torch and einops is allowed, loops included.
 # - The parts of the check: {parts}.
 
@@ -434,8 +436,8 @@ show(
 # - Both rows of *the* are equal, number by number. This comparison doesn't know *where* a word is.
 # - The table is symmetric, because both sides bring the same vectors.
 #
-# Replace letter counts by learned vectors, turn each row into numbers that sum to 1, as you did above, and use them to
-# mix the words. That's attention.
+# Replace letter counts with learned vectors, turn each row into numbers that sum to 1, as you did above, and use them
+# to mix the words. That's attention.
 #
 # ## Find the bug · core
 #
@@ -451,8 +453,8 @@ show(
 # the bug and fix it.**
 #
 # (The mistake is real. [The code of a paper](https://github.com/io-papercode/pwa/issues/1) turns the lengths of $y$
-# into a row where it adds them, and forgets to one line further down, where it divides by them. With two sets of one
-# size nothing crashes.)
+# into a row where it adds them, but forgets to do so one line further down, where it divides by them. With two sets of
+# the same size nothing crashes.)
 #
 # - `x` is `(b, q, d)`, `y` is `(b, k, d)`; the result is `(b, q, k)`, squared distances.
 # - One axis is in the wrong place. Don't paper over it, since clamping at zero hides the −2 and leaves the wrong
@@ -496,9 +498,9 @@ check("mend_squared_distances", mend_squared_distances)
 # </details>
 
 # %% [markdown]
-# Much broken attention code is of this kind. There's no error, the shape is plausible, and the number is one nobody
-# ever worked out by hand. Two habits catch it. Work out one entry with a pencil. And test with axes that all have
-# different sizes, as the checks do, so that a misplaced axis has nowhere to hide.
+# A lot of broken attention code is like this: no error, a plausible shape, and a number nobody ever worked out by hand.
+# Two habits catch it. Work out one entry with a pencil. And test with axes that all have different sizes, as the checks
+# do, so that a misplaced axis has nowhere to hide.
 #
 # ## Build a search engine · more
 #
@@ -508,8 +510,9 @@ check("mend_squared_distances", mend_squared_distances)
 # best wins. Count *words* this time, not letters. Two things get in the way. *the* is in every text, so it fits every
 # question. And long texts win, as *street* did.
 #
-# Against the first, each word $w$ gets a weight, its *rarity* $r_w = \ln(n / n_w)$, if $n_w$ of the $n$ texts have it.
-# A word in every text weighs nothing. Against the second, take the cosine, the dot product divided by both lengths:
+# To deal with the first, each word $w$ gets a weight, its *rarity* $r_w = \ln(n / n_w)$, where $n_w$ of the $n$ texts
+# contain it. A word in every text weighs nothing. To deal with the second, take the cosine, the dot product divided by
+# both lengths:
 #
 # $$\text{score}_{q,k} = \frac{x_q \cdot y_k}{|x_q|\,|y_k|}, \qquad x_{q,w} = r_w \cdot (\text{how often } w
 # \text{ is in question } q), \quad y_{k,w} = r_w \cdot (\text{how often } w \text{ is in text } k)$$
@@ -573,7 +576,7 @@ check("search", search)
 # </details>
 
 # %%
-# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose function is used, and that differs for a student
 engine = yours_or_ours("search", globals())
 
 # %%
@@ -592,10 +595,9 @@ assert found[1:].argmax(dim=-1).tolist() == [1, 4, 2]
 
 # %% [markdown]
 # Search engines ran on this for decades, and many still try it before anything else. It's attention without learning,
-# with a question, keys, and a score for each pair. What it lacks shows in the first question, where two texts fit
-# equally well because both have *animal* and *did*. It matches words, and neither *why* nor *because* means anything to
-# it. Learned vectors do better (lesson 01), and attention doesn't stop at the scores but fetches something with them
-# (lesson 02).
+# with a question, keys, and a score for each pair. The first question shows what it lacks: two texts fit equally well
+# because both have *animal* and *did*. It matches words, and neither *why* nor *because* means anything to it. Learned
+# vectors do better (lesson 01), and attention doesn't stop at the scores but fetches something with them (lesson 02).
 
 # %%
 assert_close(found[0, 0], found[0, 1])
@@ -606,8 +608,8 @@ assert found[0, 2:].max() < found[0, 0]
 #
 # ### Exercise: line the axes up by name ({points}, difficulty 4, 40 minutes)
 #
-# You've used `einsum` from the start. It's no magic. Read the pattern, line the axes up by name, multiply, sum. Write
-# `little_einsum(x, y, pattern)` for two tensors.
+# You've used `einsum` from the start. There's no magic in it. Read the pattern, line the axes up by name, multiply,
+# sum. Write `little_einsum(x, y, pattern)` for two tensors.
 #
 # - `pattern` is written as for einops: `"b q d, b k d -> b q k"`. Names are words, separated by spaces. There is also
 #   a space after the comma, and one on each side of the arrow.
@@ -766,8 +768,8 @@ assert torch.equal(
 # %% [markdown]
 # ## Symbols
 #
-# The letters of the whole course, for looking up. An axis is written small in a shape, `(b, n, d)`; a matrix is a
-# capital in a formula and a small name in code, $W^Q$ and `w_q`.
+# All the letters the course uses, in one place. An axis is lower case in a shape, `(b, n, d)`; a matrix is a capital
+# letter in a formula and a lower-case name in code, $W^Q$ and `w_q`.
 #
 # | axis | counts | from |
 # | --- | --- | --- |
@@ -799,8 +801,8 @@ assert torch.equal(
 # | $g$, $b$ | `gain`, `bias` | LayerNorm's scale and shift | 06 |
 # | $\theta$ | `base` | the angle a pair of columns is turned by at each step; the number it's computed from | 07 |
 # | $\delta_{ij}$ | | 1 if $i = j$, and 0 if not | 02 |
-# | $\odot$ | `*` | multiplied number by number | 06 |
-# | $\epsilon$ | `eps` | a small number against a division by 0 | 06 |
+# | $\odot$ | `*` | elementwise product | 06 |
+# | $\epsilon$ | `eps` | a small number that prevents a division by 0 | 06 |
 # | $p$ | `probabilities` | the model's probability of a token | 04 |
 # | $H$ | `entropy` | entropy, in nats (natural logarithm) or bits | 02 |
 # | $m$, $l$, $L$ | `m`, `l` | a row's largest score, its $\sum_j e^{s_j - m}$, and $m + \ln l$ | 10 |

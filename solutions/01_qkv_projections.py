@@ -77,16 +77,16 @@ assert (right, len(tired + wide)) == (19, 22)
 print(f"The best possible dictionary gets {right} of {len(tired + wide)} words right.")
 
 # %% [markdown]
-# The three it loses are *the*, twice, and *it*. A larger dictionary wouldn't help. How to translate these two depends
-# on the words around them, and the word that decides may be far away. *it* needs *animal*, seven words back, and
-# *tired*, two words ahead. (A real translation also changes the order: *Das Tier überquerte die Straße nicht, weil es
-# müde war.*)
+# The three it gets wrong are *the*, twice, and *it*. A larger dictionary wouldn't help. How to translate these two
+# depends on the words around them, and the word that decides may be far away. *it* needs *animal*, seven words back,
+# and *tired*, two words ahead. (A real translation also changes the order: *Das Tier überquerte die Straße nicht, weil
+# es müde war.*)
 #
 # ## Watch a fixed-width state forget · core
 #
-# How could a translator take the context into account? Before attention, with a recurrent network, which reads word
-# after word and folds each one into a *state*, a vector of fixed width. After the last word, the state is all the
-# translator gets to see:
+# How could a translator take the context into account? Before attention, the answer was a recurrent network. It reads
+# one word after another and folds each one into a *state*, a vector of fixed width. After the last word, the state is
+# all the translator gets to see:
 #
 # $$s_t = \tanh(s_{t-1} W + x_t), \qquad s_0 = 0$$
 #
@@ -100,7 +100,7 @@ print(f"The best possible dictionary gets {right} of {len(tired + wide)} words r
 # would they be if the words came in the other order?
 #
 # - `x` is `(b, n, d)`, n words for each sentence. `w` is `(d, d)`. The result is `(b, n, d)`.
-# - The first word meets a state of zeros. A word is added as it is; only the state is multiplied.
+# - The state starts as zeros. A word is added as it is; only the state is multiplied.
 # - As always. You'll want a loop over the words, because each state needs the one before.
 
 
@@ -152,7 +152,7 @@ check("recurrent_states", recurrent_states)
 # the state which word was at each position.
 
 # %%
-# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose function is used, and that differs for a student
 read = yours_or_ours("recurrent_states", globals())
 pencil = read(torch.tensor([[[0.5], [-1.0]], [[-1.0], [0.5]]]), torch.tensor([[2.0]]))
 assert_close(
@@ -183,7 +183,7 @@ def recall(states: Tensor, ids: Tensor) -> float:
 
 # %% [markdown]
 # Predict. The reader gets only the *last* state, of width 8, 32 or 128. Which positions of the sentence will it still
-# know? Guessing alone is right once in 11 times. And how much does it help to make the state four times as wide?
+# know? A blind guess is right one time in 11. And how much does it help to make the state four times as wide?
 
 # %%
 # nbval-ignore-output: a share near one half may be counted either way on another machine
@@ -224,7 +224,7 @@ ax.set_xticks(range(11), tired, rotation=30, ha="right")
 ax.set(
     xlabel="position in the sentence", ylabel="share of words recalled", ylim=(0, 1.05)
 )
-ax.set_title("A last state forgets the start; kept states forget nothing")
+ax.set_title("The last state forgets the start; keep every state and nothing is lost")
 ax.legend(bbox_to_anchor=(1.01, 1), loc="upper left")
 show(
     "The share of words recalled at each of eleven positions. From the last state "
@@ -361,8 +361,8 @@ assert differs.tolist() == 10 * [False] + [True]  # only “tired” and “wide
 assert torch.equal(x[0, 0], x[0, 5])  # both “the”
 
 # %% [markdown]
-# A token has one vector, wherever it is. The two *the* are equal, and the two sentences differ in their last row only.
-# In particular *it* has the same six numbers in both, although it means two different things.
+# A token has one vector, wherever it is. The two vectors for *the* are equal, and the two sentences differ only in
+# their last row. In particular *it* has the same six numbers in both, although it means two different things.
 #
 # How does such a table learn? Write a token as a *one-hot* vector, a 1 at its id and 0 elsewhere. Multiplied by the
 # table, it selects one row. So the table, known as an *embedding*, is a linear layer without a bias whose input happens
@@ -437,14 +437,14 @@ two_queries = "A"
 check("predict_query_of_it", two_queries)
 
 # %% [markdown]
-# Three products are one. Column $j$ of a product depends on column $j$ of the right-hand matrix and on no other. So put
-# the three matrices side by side, multiply once, and cut the result. $X$ is read once instead of three times, which is
-# why GPT-2 and many models since store their weights like this:
+# The three products can be computed as one. Column $j$ of a product depends on column $j$ of the right-hand matrix and
+# on no other. So put the three matrices side by side, multiply once, and cut the result. $X$ is read once instead of
+# three times, which is why GPT-2 and many models since store their weights like this:
 #
 # $$X [W^Q \mid W^K \mid W^V] = [X W^Q \mid X W^K \mid X W^V]$$
 #
-# In the picture, follow the one orange number of $K$. The row of *it* in $X$ and one column of $W^K$ make it, and
-# nothing else does.
+# In the picture, follow the one orange number of $K$. It depends on the row of *it* in $X$ and on one column of $W^K$,
+# and on nothing else.
 
 # %%
 _, ax = plt.subplots(figsize=(8, 6), layout="constrained")
@@ -527,7 +527,8 @@ check("project_qkv", project_qkv)
 # <details><summary>Hint 2</summary>
 #
 # The operator `@` multiplies the last axis of the left tensor with the first axis of a matrix, and leaves all axes in
-# front alone. A batch needs nothing special. After it, the last axis holds `2·d_k + d_v` numbers for each word.
+# front alone. A batch needs nothing special. After the product, the last axis holds `2·d_k + d_v` numbers for each
+# word.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -545,7 +546,7 @@ check("project_qkv", project_qkv)
 
 # %% [markdown]
 # One product must give what three products give, and what the loop gave. Don't judge by eye; assert it. Then check your
-# prediction. Which words have another query in the second sentence?
+# prediction. Which words have a different query in the second sentence?
 
 # %%
 pencil = torch.tensor([1.0, 2.0]) @ torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 1.0]])
@@ -559,29 +560,29 @@ assert_close(q[0, tired.index("it")], query_of_it, rtol=0, atol=1e-6)  # the loo
 
 differs = ~torch.isclose(q[0], q[1], rtol=0, atol=1e-6).all(dim=-1)  # (n)
 changed = [word for word, other in zip(wide, differs, strict=True) if other]
-print("another query:", changed)
+print("different query:", changed)
 assert changed == ["wide"]  # “it” asks the same in both
 
 # %% [markdown]
-# **A projection looks at one word at a time.** No matrix $W^Q$, however well trained, can tell the two *it* apart,
-# because it's given the same six numbers. This is also why all words can be projected at once, in parallel, where a
-# recurrent network has to wait.
+# **A projection looks at one word at a time.** No matrix $W^Q$, however well trained, can tell the two uses of *it*
+# apart, because it's given the same six numbers for both. This is also why all words can be projected at once, in
+# parallel, where a recurrent network has to wait.
 #
 # How then does *it* find out? In two steps. In a first attention layer, *it* attends to its predicate and brings back
 # *tired* or *wide*. Its vector now carries the difference, and in the second layer its query can ask for the animal or
-# the street. That's why attention layers are stacked, and why the words have to meet, in lesson 02.
+# the street. That's why words have to exchange information (lesson 02), and why attention layers are stacked.
 #
 # ## Read packed weights in the right order · more
 #
 # Three matrices side by side in one are called *packed* weights, and they come in more than one order. Many models
 # store the columns as all of q, then all of k, then all of v. The code of [a widely read einsum
 # tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/self_attention.py)
-# lets the three take turns, so the first column of q is followed by the first of k, the first of v, the second of q,
-# and so on. Either order is right for a model trained with it. Load the weights of one into the code of the other, and
-# nothing complains, because the shapes are the same.
+# interleaves the three, so the first column of q is followed by the first of k, the first of v, the second of q, and so
+# on. Either order is right for a model trained with it. Load the weights of one into the code of the other, and nothing
+# complains, because the shapes are the same.
 #
 # In einops the difference is the order of two names. Parentheses unfold one axis into two, and **the name on the right
-# runs fastest**. `(three d)` goes through all numbers of q before it comes to k; `(d three)` takes turns.
+# varies fastest**. `(three d)` goes through all numbers of q before it comes to k; `(d three)` interleaves q, k and v.
 
 # %%
 width = 2
@@ -596,14 +597,14 @@ assert blocks.shape == turns.shape
 assert not torch.equal(blocks, turns)
 
 # %% [markdown]
-# With `d_v` wider than `d_k` the mix-up would crash. In most models all three have one width, and then only the numbers
-# tell. When you load somebody's weights, run one sentence through both programs and compare.
+# With `d_v` wider than `d_k` the mix-up would crash. In most models all three have the same width, and then only the
+# numbers give it away. When you load somebody's weights, run one sentence through both programs and compare.
 #
 # ## Put the weights into a module · core
 #
 # A module owns its parameters, so that an optimiser can find them and a file can keep them. PyTorch's layer for
-# $xW + b$ is `nn.Linear(d_in, d_out)`, and it has one habit you must know. **It stores the weight the other way
-# round.** Each *row* belongs to one output:
+# $xW + b$ is `nn.Linear(d_in, d_out)`, and it has one habit you need to know about. **It stores the weight the other
+# way round.** Each *row* belongs to one output:
 #
 # $$\text{Linear}(x) = x W^\top + b, \qquad W \text{ is } (d_{out}, d_{in})$$
 #
@@ -635,7 +636,7 @@ assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 #
 # - The layers are called `w_q`, `w_k` and `w_v`. The check fills them with its own weights, so here and in every later
 #   module the names are part of the contract. The module has their parameters and no others (an extra buffer does no
-#   harm), and no layer has two names. The layers need their sizes from the start, since `nn.LazyLinear` has nothing to
+#   harm), and no layer has two names. Give the layers their sizes from the start: an `nn.LazyLinear` has no weights to
 #   fill before its first call.
 # - `w_q` and `w_k` go from `d_model` to `d_k`, `w_v` from `d_model` to `d_v`. All three have a bias, or none has;
 #   `bias` decides.
@@ -694,7 +695,7 @@ for output, product, layer in zip(projection(x), by_hand, layers, strict=True):
     assert_close(output, product + layer.bias, rtol=0, atol=1e-6)
 
 # %% [markdown]
-# ## See who would find whom · core
+# ## See that scores are no longer symmetric · core
 #
 # In lesson 00 a word asked and answered with the same vector, and the table of all dot products was symmetric. Now it
 # asks with its query and answers with its key. To see that the two matrices make the difference, and not the random
@@ -726,7 +727,7 @@ assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the 
 # gets surprisingly far. Words with a similar meaning keep similar company. "You shall know a word by the company it
 # keeps" (Firth, 1957). So give each word a vector that says which words it's found near.
 #
-# ### Exercise: count who is near whom ({points}, difficulty 3, 30 minutes)
+# ### Exercise: count which words appear together ({points}, difficulty 3, 30 minutes)
 #
 # Bare counts won't do, because every word is found near *the*. Compare each count with what chance alone would give.
 # Let $c_{ij}$ be how often word $j$ is near word $i$, $c_i$ the sum of row $i$, and $c$ the sum of all counts:
@@ -740,7 +741,7 @@ assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the 
 #   `(vocabulary, vocabulary)`, float32.
 # - Two positions are near if they're in the same text, and at most `window` apart, on either side. A position isn't
 #   near itself. The same word at two positions is a pair like any other.
-# - Words that never met have 0 in the table, and so has a word in no text: no NaN, no infinity.
+# - Two words that never meet get 0 in the table, and so does a word that's in no text. No NaN, no infinity.
 # - The parts of the check: {parts}. Everything is allowed; loops are fine.
 #
 # First with a pencil. Take one text, `0 1 0`, and a window of 1. What are the counts, and what's the table?
@@ -784,9 +785,9 @@ check("company", company)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# The sums of the rows are `(vocabulary,)`. With a new axis, `[:, None]`, times themselves they are all products of two
-# sums; divide these by the sum of all counts. Divide and take the logarithm only where `counts > 0`, leave 0 everywhere
-# else, and replace what's negative with `.clamp(min=0)`.
+# The sums of the rows are `(vocabulary,)`. Give one copy a new axis, `[:, None]`, and multiply it by the other: that's
+# every product of two sums. Divide these by the sum of all counts. Divide and take the logarithm only where
+# `counts > 0`, leave 0 everywhere else, and turn negative entries into 0 with `.clamp(min=0)`.
 #
 # </details>
 # <details><summary>What the pencil should say</summary>
@@ -797,7 +798,7 @@ check("company", company)
 # </details>
 
 # %%
-# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose function is used, and that differs for a student
 keep_company = yours_or_ours("company", globals())
 by_hand = keep_company(torch.tensor([[0, 1, 0]]), 2, 1)
 assert_close(by_hand, torch.tensor([[0.0, 0.693], [0.693, 0.0]]), rtol=0, atol=1e-3)
@@ -840,7 +841,7 @@ for kind in kinds_of.values():
         assert sorted(nearest.tolist()) == sorted(members)
 
 # %% [markdown]
-# For each word, the nearest are the others of its kind, and nothing but counting has put them there. *dog* and *cat*
+# For each word, the nearest words are the others of its kind, and nothing but counting put them there. *dog* and *cat*
 # don't have to appear side by side for that. It's enough that both get tired and cross streets. Learned tables come
 # from the same source. word2vec, trained to guess a word's neighbours, [was
 # shown](https://proceedings.neurips.cc/paper/2014/hash/feab05aa91085b7a8012516bc3533958-Abstract.html) to factorise a
@@ -853,8 +854,8 @@ for kind in kinds_of.values():
 #
 # ### Exercise: derive what a head compares ({points}, difficulty 4, 30 minutes)
 #
-# Queries and keys only ever meet in a dot product, so what counts is their product. With biases, as most layers have
-# them, the score word $x$ gives to word $y$ is
+# Queries and keys only ever meet in a dot product, so what counts is their product. Most layers have biases, and with
+# them the score word $x$ gives to word $y$ is
 #
 # $$(x W^Q + b_q) \cdot (y W^K + b_k)$$
 #
@@ -933,7 +934,7 @@ print("rank of M:", torch.linalg.matrix_rank(w_q @ w_k.T).item(), "of", d_model)
 # | formula | $Q = X W^Q, \quad K = X W^K, \quad V = X W^V$ |
 # | shapes | $(b, n, d_{model})$ → $(b, n, d_k)$, $(b, n, d_k)$, $(b, n, d_v)$ |
 # | trap 1 | `nn.Linear` keeps its weight as (out, in): transpose what you load |
-# | trap 2 | packed weights come in more than one order, and no shape tells which |
+# | trap 2 | packed weights come in more than one order, and the shapes don't tell you which |
 # | trap 3 | `chunk(3)` cuts equal pieces, and is wrong where $d_v \ne d_k$ |
 # | in GPT-2 (small) | $d_{model} = 768$; q, k and v in one fused product, 768 to 2304 |
 #
@@ -942,16 +943,17 @@ print("rank of M:", torch.linalg.matrix_rank(w_q @ w_k.T).item(), "of", d_model)
 #
 # ## Think further · more
 #
-# 1. The score of two words $x$ and $y$ is $q \cdot k = x W^Q (W^K)^\top y^\top$. Could one matrix $M = W^Q (W^K)^\top$
-#    replace the two? Count the numbers in $M$ and in the two matrices for `d_model` = 512 and `d_k` = 64.
+# 1. After $n$ words, a recurrent network has one state, say 512 numbers wide. A soft look-up keeps a key and a value
+#    for each word, with `d_k` = `d_v` = 64. From which $n$ on does it keep more numbers? How many does it keep for a
+#    book of 100,000 words?
 # 2. What would be lost if $W^Q$ and $W^K$ were the same matrix? Look at the table of lesson 00.
 # 3. Shuffle the words of the sentence. What happens to the rows of `q`, `k` and `v`? How could a word tell where it is?
 #
 # <details><summary>Answers</summary>
 #
-# 1. Yes, the scores would be equal (the cell below says so). But $M$ has $512^2 = 262144$ numbers, the two matrices
-#    together $2 \cdot 512 \cdot 64 = 65536$. And $M$ could have any rank up to 512, whereas the product of the two has
-#    at most 64, so a narrow head can only ask narrow questions.
+# 1. It keeps $(64 + 64) \cdot n$ numbers, so more from $n = 5$ on, and 12.8 million for the book. That's the price of
+#    forgetting nothing, and it's paid again in every head of every layer. Lesson 09 works out the bill, and how to
+#    lower it.
 # 2. Then $q \cdot k$ would be symmetric before the softmax, and if I find you, you find me. A pronoun couldn't look for
 #    its noun without the noun looking for the pronoun.
 # 3. The rows are shuffled in the same way, and nothing else changes, because a projection looks at one word at a time.
@@ -960,9 +962,6 @@ print("rank of M:", torch.linalg.matrix_rank(w_q @ w_k.T).item(), "of", d_model)
 # </details>
 
 # %%
-merged = w_q @ w_k.T  # (d_model, d_model): answer 1
-assert_close(x[0] @ merged @ x[0].T, scores, rtol=0, atol=1e-5)
-assert torch.linalg.matrix_rank(merged).item() == d_k
 order = [10, 0, 9, 1, 8, 2, 7, 3, 6, 4, 5]  # answer 3
 for shuffled, straight in zip(
     attnlib.project_qkv(x[:, order], w_q, w_k, w_v), (q, k, v), strict=True
@@ -978,8 +977,8 @@ for shuffled, straight in zip(
 #   sentence. Read it for its figures, which show the wall in a trained model.
 # - [Bahdanau, Cho and Bengio, 2014](https://arxiv.org/abs/1409.0473): the remedy. Read section 3, and find there
 #   what we call query, key and value.
-# - [Miller et al., 2016](https://arxiv.org/abs/1606.03126): *Key-value memory networks*. Read it for why what finds and
-#   what is brought back should be two vectors.
+# - [Miller et al., 2016](https://arxiv.org/abs/1606.03126): *Key-value memory networks*. Read it to see why the vector
+#   that's matched and the vector that's returned should be different ones.
 # - [Mikolov et al., 2013](https://arxiv.org/abs/1301.3781): word vectors. Read it for what a trained table knows that
 #   our random one doesn't.
 #

@@ -94,8 +94,8 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 #
 # - animal: $54.60 / 62.99 \approx 0.867$, street: $7.39 / 62.99 \approx 0.117$, cross: $1 / 62.99 \approx 0.016$
 #
-# Everybody calls these shares *attention weights*, and from here on so do we. (What a network learns, such as $W^Q$,
-# also goes by the name of weights. Those are kept; attention weights are computed anew for each sentence.)
+# Everybody calls these shares *attention weights*, and from here on so do we. (The numbers a network learns, such as
+# those in $W^Q$, are called weights as well. Those are kept; attention weights are computed anew for each sentence.)
 #
 # **Mix.** Add up the values, each with its weight: $0.867\cdot(4, 0) + 0.117\cdot(0, 2) + 0.016\cdot(0, 0) \approx
 # (3.47, 0.23)$. The word *it* now has three and a half legs and a quarter of a lane. That's attention. All of it.
@@ -184,13 +184,13 @@ show(
 )
 
 # %% [markdown]
-# From "all alike" to "winner takes all". With a factor of 0 every word gets ⅓; the larger the factor, the closer the
-# output comes to the value of *animal*.
+# The output goes from "all alike" to "winner takes all". With a factor of 0 every word gets ⅓; the larger the factor,
+# the closer the output comes to the value of *animal*.
 #
-# ## Ask all eleven questions by loop · core
+# ## Ask all eleven questions in a loop · core
 #
-# In *self*-attention every word asks and every word answers, itself included. So each of the eleven tokens needs a
-# query, a key and a value. As in lesson 01 they come from an embedding $x$ and three matrices, $q = x W^Q$,
+# In *self*-attention every word asks, and every word answers, including the one that asks. So each of the eleven tokens
+# needs a query, a key and a value. As in lesson 01 they come from an embedding $x$ and three matrices, $q = x W^Q$,
 # $k = x W^K$ and $v = x W^V$.
 #
 # The embeddings are made by hand, with seven features, each 0 or 1. To keep the numbers few, *did*, *not*, *because*
@@ -214,9 +214,9 @@ print(tuple(x.shape), "= (n, d_model);  animal is", x[1].int().tolist())
 #
 # ### Exercise: write the matrices yourself ({points}, difficulty 3, 15 minutes)
 #
-# Before a network learns such matrices, design them. Write `write_matrices(features)`, which returns $W^Q$ and $W^K$
-# for a head that understands our sentence. The check doesn't look at your numbers. It lets every word ask and reads the
-# attention weights.
+# Before a network learns such matrices, design some yourself. Write `write_matrices(features)`, which returns $W^Q$ and
+# $W^K$ for a head that understands our sentence. The check doesn't look at your numbers. It lets every word ask and
+# reads the attention weights.
 #
 # | word | attends to | with a weight of at least |
 # | --- | --- | --- |
@@ -228,7 +228,7 @@ print(tuple(x.shape), "= (n, d_model);  animal is", x[1].int().tolist())
 # - `features` is a list of the seven names above, not always in this order. Row i of a matrix belongs to
 #   `features[i]`.
 # - Return one tensor `(2, 7, d_k)`, with $W^Q$ first, as `torch.stack([w_q, w_k])` does. The width `d_k` is up to you.
-# - Scores are divided by $\sqrt{d_k}$. The weights must also be reached in a sentence of twenty words.
+# - Scores are divided by $\sqrt{d_k}$. These weights also have to be reached in a sentence of twenty words.
 # - All other words may look where they like. The parts of the check: {parts}.
 #
 # The pencil's numbers give *it* a score of 4 for *animal* and 2 for *street*. Before you write anything, work out what
@@ -267,14 +267,14 @@ check("write_matrices", write_matrices)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Which single feature does *animal* have and *street* doesn't? Let *pronoun* ask for that one alone. And what do both
+# Which single feature does *animal* have that *street* doesn't? Let *pronoun* ask for that one alone. And what do both
 # nouns have in common, so that an article can't tell them apart?
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# A score of $s$ among 19 words that score 0 gets $e^s / (e^s + 19)$. For 0.9 that takes $s \approx 5.14$, *after* the
-# division by $\sqrt{d_k}$. Make the numbers in the matrices larger until it's reached.
+# A word with score $s$ among 19 words that score 0 gets the weight $e^s / (e^s + 19)$. For 0.9 that takes
+# $s \approx 5.14$, *after* the division by $\sqrt{d_k}$. Make the numbers in the matrices larger until it's reached.
 #
 # </details>
 # <details><summary>What the pencil should say</summary>
@@ -286,8 +286,8 @@ check("write_matrices", write_matrices)
 
 # %% [markdown]
 # There are many right answers, because only the product $W^Q (W^K)^\top$ counts (lesson 01 folds it into one matrix).
-# For the rest of the section we take matrices that give the pencil's numbers, quieter than yours, so that every weight
-# can be followed by hand. $W^V$ says what a feature gives: four legs for what is alive, two lanes for a place.
+# For the rest of the section we take matrices that give the pencil's numbers (lower scores than yours), so that you can
+# follow every weight by hand. $W^V$ says what a feature gives: four legs for what is alive, two lanes for a place.
 
 # %%
 w_q, w_k, w_v = torch.zeros(7, 4), torch.zeros(7, 4), torch.zeros(7, 2)
@@ -333,8 +333,8 @@ assert_close(row[[1, 6, 4]] / row[[1, 6, 4]].sum(), weights_it, atol=1e-6, rtol=
 print(f"it looks at animal: {row[1]:.3f}, at street: {row[6]:.3f}")
 
 # %% [markdown]
-# With eleven words to share among, *animal* gets 0.769 instead of 0.867, because nine words score 0, and $e^0$ is 1,
-# not 0. Among the three words of the pencil, the proportions haven't changed (the last assertion).
+# With eleven words sharing the weight, *animal* gets 0.769 instead of 0.867, because nine words score 0, and $e^0$ is
+# 1, not 0. Among the three words of the pencil, the proportions haven't changed (the last assertion).
 #
 # The word *did* has a blank embedding, so its query is $(0, 0, 0, 0)$. What's its row of weights? Decide before you
 # look at the picture.
@@ -372,7 +372,7 @@ assert_close(blank, torch.full((4, 11), 1 / 11), atol=1e-6, rtol=0)
 # And your own matrices? Here is what the same eleven words find with them.
 
 # %%
-# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose function is used, and that differs for a student
 own_q, own_k = yours_or_ours("write_matrices", globals())(features)
 own_weights = attend_by_loop(x @ own_q, x @ own_k, values)[1]
 for asking, found in (("it", "animal"), ("cross", "street"), ("tired", "animal")):
@@ -402,7 +402,7 @@ assert_close(outputs, loop_output, atol=1e-6, rtol=0)
 print([tuple(result.shape) for result in (scores, weights, outputs)])
 
 # %% [markdown]
-# Four lines, no loop, the same numbers. Now make each line fit for general use. The first has two flaws. Our 2 is
+# Four lines, no loop, the same numbers. Now make each line work in general. The first has two flaws. Our 2 is
 # hard-coded in it, and `keys.T` works for a single sentence only. With a batch of sentences, $(b, n, d)$, `.T` would
 # reverse *all* the axes.
 
@@ -538,10 +538,11 @@ show(
 # Write `softmax(scores)`, over the last axis.
 #
 # - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1. As always.
-# - Finite and right for scores of $\pm 10^4$, even when *all* scores of a row are that far from zero. None is infinite.
+# - Finite and right for scores of $\pm 10^4$, even when *all* scores of a row are that far from zero. No score is
+#   infinite.
 # - You need `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, and passes the check, but it's less exact. In
-#   float32, a score near 10,000 minus a logsumexp near 10,000 has few digits left. Minus the largest score, none is
-#   lost.
+#   float32, a score near 10,000 minus a logsumexp near 10,000 has few digits left. Subtracting the largest score loses
+#   none.
 # - Not allowed: anything that takes a softmax for you, torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`,
 #   attention with a unit matrix, …), a derivative (that of `logsumexp` is a softmax), or another library's. SciPy,
 #   scikit-learn and their like can't be imported while your answer is checked.
@@ -580,7 +581,7 @@ check("softmax", softmax)
 # </details>
 
 # %% [markdown]
-# ## Find out why it is √d · core
+# ## Find out where the √d comes from · core
 #
 # Real queries have 64 or 128 entries, not four. A dot product of longer vectors has more terms. Does it get larger, and
 # how fast? At the start of training the entries are roughly independent, with mean 0 and variance 1.
@@ -593,7 +594,7 @@ check("softmax", softmax)
 # - **A**: 1
 # - **B**: 16
 # - **C**: 256
-# - **D**: none you could name: it depends on the number of keys
+# - **D**: there's no single answer: it depends on the number of keys
 
 # %%
 ### BEGIN SOLUTION
@@ -639,8 +640,8 @@ print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=T
 #   when all 64 are alike, and 0 when one has it all. (With the natural logarithm its unit is the *nat*.)
 # - **The gradient.** By the quotient rule the derivative of softmax is
 #   $\partial w_i / \partial s_j = w_i (\delta_{ij} - w_j)$, where $\delta_{ij}$ is 1 if $i = j$ and 0 if not. When
-#   every weight is 0 or 1, all of it is 0, and a wrong choice can no longer be unlearned. Its diagonal adds up to
-#   $\sum_i w_i (1 - w_i)$.
+#   every weight is 0 or 1, the whole derivative is 0, and a wrong choice can no longer be unlearned. Its diagonal adds
+#   up to $\sum_i w_i (1 - w_i)$.
 #
 # Below, the middle plot shows the entropy and the right one that sum, each without scaling, divided by $\sqrt d$, and
 # divided by $d$. Which of the three should stay flat as $d$ grows?
@@ -709,11 +710,11 @@ assert overdone[-1, 0] > math.log(num_keys) - 0.01  # ÷ d: all keys alike
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# This is equation 1 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), and you have every part of it. Two
-# widths are often taken to be equal, but they don't have to be. Queries and keys must have the same width, $d_k$, or
-# there is no dot product. Values may have any width, $d_v$, because they're only averaged. Above, $d_k = 4$ and
-# $d_v = 2$. Here are the shapes for a batch of 2, with 3 heads (lesson 03), 5 queries and 11 keys. Follow each axis
-# from left to right. Where does $k$ go?
+# This is equation 1 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), and you have every part of it. Its two
+# widths are often equal, but they don't have to be. Queries and keys must have the same width, $d_k$, or there is no
+# dot product. Values may have any width, $d_v$, because they're only averaged. Above, $d_k = 4$ and $d_v = 2$. Here are
+# the shapes for a batch of 2, with 3 heads (lesson 03), 5 queries and 11 keys. Follow each axis from left to right.
+# Where does $k$ go?
 
 # %%
 plot_flow(
@@ -734,7 +735,8 @@ show(
 # - `q` is `(…, q, d_k)`, `k` is `(…, k, d_k)`, `v` is `(…, k, d_v)`; the output is `(…, q, d_v)`, the weights are
 #   `(…, q, k)`.
 # - Any leading axes; $d_k \ne d_v$ and more keys than queries are usual. As always.
-# - Scores may be large here as well, and in every attention from here on. An `exp` that overflows loses the robustness.
+# - Scores may be large here as well, and in every attention from here on. An `exp` that overflows fails the robustness
+#   part of the check.
 # - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Use your own two
 #   functions from above; `attnlib.attention_scores` and any softmax are allowed from here on, should yours not be
 #   ready.
@@ -836,7 +838,7 @@ check("SelfAttention", SelfAttention)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Make the layers in `__init__`, each with the name of the contract, and call them in `forward`. All three get the same
+# Make the layers in `__init__`, each under the name given above, and call them in `forward`. All three get the same
 # `x`.
 #
 # </details>
@@ -853,7 +855,7 @@ check("SelfAttention", SelfAttention)
 
 # %% [markdown]
 # Put the hand-made matrices into `attnlib`'s module, and the sentence comes out as before. `nn.Linear` keeps its weight
-# as `(out, in)` and computes $x W^\top$, so the matrices go in transposed. Below are the questions of two words.
+# as `(out, in)` and computes $x W^\top$, so the matrices go in transposed. Look at what *it* comes back with.
 
 # %%
 module = attnlib.SelfAttention(7, 4, 2)
@@ -886,15 +888,15 @@ hover_links(
 # will come back.
 
 # %% [markdown]
-# ## Train a head: it finds out by itself where a pronoun looks · core
+# ## Train a head to find what a pronoun refers to · core
 #
 # You designed a head. Now train one from examples alone. The sentences are of the kind *Anna saw Tom near the boat
 # because she was lost*, with three nouns in any order, one of them a *she*, one a *he*, one an *it*, and then a
 # pronoun. The head isn't told where to look. It's only told what to bring back, the name of the one who was lost.
 #
 # A word is a vector of 14 numbers. The first three say which kind of noun it is, the next three which pronoun, and the
-# last eight are a noun's *name*, a random pattern of $+1$ and $-1$, new in every sentence. So there's nothing to learn
-# by heart. All that works is a rule: *a pronoun looks at the noun of its kind, and copies the name*.
+# last eight are a noun's *name*, a random pattern of $+1$ and $-1$, new in every sentence. So there's nothing to
+# memorise. Only a rule works: *a pronoun looks at the noun of its kind, and copies the name*.
 
 # %%
 KINDS, NAME = ["she", "he", "it"], 8
@@ -922,7 +924,7 @@ def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, T
 # 1. **Run** the head on some examples.
 # 2. Measure how wrong it is with one number, the *loss*. Here it's the mean squared error, the average of (output
 #    minus wanted)².
-# 3. Set the gradients of the last step to zero, because PyTorch adds new ones to them.
+# 3. Set what the last step left behind to zero, because PyTorch would add to it: the gradients, which come next.
 # 4. **`backward()`**, called on the loss, computes for each learned number how the loss would change if it grew a
 #    little. That is the number's *gradient*.
 # 5. Move every number a small step in the direction that lowers the loss, by subtracting its gradient times `lr`, the
@@ -930,9 +932,9 @@ def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, T
 #
 # ### Exercise: write the training loop ({points}, difficulty 3, 25 minutes)
 #
-# Write `train_head(words, wanted, position, w_q, w_k, w_v, lr)`, and the five heads below are trained by it. It has no
-# module, only three matrices, so that nothing is hidden. One step with a pencil first. The loss is $(3w - 6)^2$, the
-# weight is $w = 1$, and `lr` is 0.05. What's the gradient, and what is $w$ after the step?
+# Write `train_head(words, wanted, position, w_q, w_k, w_v, lr)`. It will train the five heads below. It has no module,
+# only three matrices, so that nothing is hidden. One step with a pencil first. The loss is $(3w - 6)^2$, the weight is
+# $w = 1$, and `lr` is 0.05. What's the gradient, and what is $w$ after the step?
 #
 # - `words` is `(steps, b, n, d_model)` and `wanted` `(steps, b, d_v)`. Each step has a batch of its own. Only the word
 #   at `position` is compared.
@@ -981,7 +983,7 @@ check("train_head", train_head)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# A tensor that is to learn needs `requires_grad`. `w.detach().clone().requires_grad_()` is a copy that learns, and the
+# A tensor that is trained needs `requires_grad`. `w.detach().clone().requires_grad_()` is a copy you can train, and the
 # tensor you were given stays as it was.
 #
 # </details>
@@ -1006,7 +1008,7 @@ check("train_head", train_head)
 # </details>
 
 # %%
-# nbval-ignore-output: it says whose functions are used, which are others in a student's notebook
+# nbval-ignore-output: it says whose functions are used, and that differs for a student
 Head = yours_or_ours("SelfAttention", globals())
 train = yours_or_ours("train_head", globals())
 
@@ -1112,7 +1114,7 @@ hover_links(
 )
 
 # %% [markdown]
-# Earlier in the lesson you wrote by hand what a pronoun should look for. What did the head write? Ask each pronoun
+# Earlier in the lesson you wrote by hand what a pronoun should look for. What did the head learn? Score each pronoun
 # against each kind of noun, with the scores $q \cdot k / \sqrt{d_k}$ from the learned $W^Q$ and $W^K$ and the names
 # left blank.
 
@@ -1142,14 +1144,14 @@ show(
 )
 
 # %% [markdown]
-# That's the table you designed, found by gradient descent. Two things to take along. First, *where* to look was never
+# That's the table you designed, found by gradient descent. Two things to take away. First, *where* to look was never
 # part of the loss. The head learned it because looking at the wrong noun brings back the wrong name. Second, the weight
 # on the right noun never became 1, and yet the loss is nearly 0. Softmax never gives a key exactly zero, but the rest
 # of the weight falls on words with no name, which add nothing. $W^V$ simply scales the names up to compensate.
 #
 # ## Your turn: mark your own sentence · more
 #
-# Write a sentence with *she*, *he* or *it* in it, and mark its nouns, so that *maria/she* is a noun *she* may mean.
+# Write a sentence with *she*, *he* or *it* in it, and mark its nouns, so that *maria/she* is a noun *she* can refer to.
 # Change `mine`, run the cell, and point at the pronouns. Try two nouns of one kind, or a pronoun that comes before its
 # noun. Where does it look then, and what would you need to know in order to choose?
 
@@ -1200,8 +1202,9 @@ hover_links(
 # The same module reads the swapped sentence. What happens to the output of the word *cross*, and to the outputs of the
 # two words that moved?
 #
-# - **A**: All outputs change, because every word now has other neighbours.
-# - **B**: That of *cross* stays the same, and the other two trade places, because every word takes its own along.
+# - **A**: All outputs change, because every word now has different neighbours.
+# - **B**: The output of *cross* stays the same, and the other two trade places, because each word's output moves with
+#   it.
 # - **C**: The eleven output rows all stay the same, even those of the words that moved, because attention is a sum, and
 #   a sum has no order.
 
@@ -1261,9 +1264,9 @@ assert not torch.allclose(shuffled, straight, atol=1e-2), "the rows did move"
 print("order", order.tolist(), "in, the same order out")
 
 # %% [markdown]
-# So attention treats a sentence as a bag of words. To read, it needs to be given the positions, most simply by adding
-# something to $x$ that differs from one position to the next. That's lesson 07. Until then, remember the two *the* with
-# one and the same row.
+# So attention treats a sentence as a bag of words. To read a sentence properly, it needs to be given the positions,
+# most simply by adding something to $x$ that differs from one position to the next. That's lesson 07. Until then,
+# remember the two identical rows for *the*.
 
 # %% [markdown]
 # ## Find the bugs · more
@@ -1321,13 +1324,13 @@ check("mend_self_attention", mend_self_attention)
 # </details>
 
 # %% [markdown]
-# Why did both survive so long? Because training forgives. A wrong constant in front of the scores makes every row a
-# little sharper or flatter, and $W^Q$ can learn to make up for it. Weights that share out each *key* among the queries
-# still pass information on. Nothing crashes, and the loss falls. What finds the first bug is the sum of a row, and what
-# finds the second is a check with a different size on every axis.
+# Why did both survive so long? Because training is forgiving. A wrong constant in front of the scores makes every row a
+# little sharper or flatter, and $W^Q$ can learn to make up for it. Weights that are normalised over the queries instead
+# of the keys still pass information on. Nothing crashes, and the loss falls. To find the first bug, sum a row. To find
+# the second, test with a different size on every axis.
 
 # %% [markdown]
-# ## Meet the score that came first · more
+# ## Meet additive attention, which came first · more
 #
 # The dot product isn't the only way to ask how well two vectors fit. The attention of 2014 (lesson 01) had a small
 # network judge each pair, with two matrices and a vector to learn. This is *additive* attention:
@@ -1419,7 +1422,7 @@ check("AdditiveAttention", AdditiveAttention)
 # | formula | $\mathrm{softmax}(Q K^\top / \sqrt{d_k})\, V$ |
 # | shapes | $(…, q, d_k)$, $(…, k, d_k)$, $(…, k, d_v)$ → weights $(…, q, k)$, output $(…, q, d_v)$ |
 # | trap 1 | softmax over the wrong axis: rows add up to 1, `dim=-1` |
-# | trap 2 | the scale is the width of *queries and keys*, not of `x`, and its root |
+# | trap 2 | the scale is the root of the width of *queries and keys*, not of `x` |
 # | trap 3 | `exp` of large scores: subtract each row's maximum first |
 # | in GPT-2 (small) | $d_k = d_v = 64$, so scores are divided by 8; up to 1024 keys |
 #
@@ -1460,7 +1463,7 @@ assert_close(asked[1, 6], asked[1, 4], atol=0, rtol=0)  # all others alike
 # %% [markdown]
 # ## Read on · more
 #
-# - [Luong, Pham and Manning, 2015](https://arxiv.org/abs/1508.04025): the dot product beside its rivals, measured. Read
+# - [Luong, Pham and Manning, 2015](https://arxiv.org/abs/1508.04025): the dot product measured against its rivals. Read
 #   section 3.
 # - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762): *Attention is all you need*. You can now read sections 3.1
 #   and 3.2 line by line; footnote 4 is the derivation of $\sqrt{d_k}$.

@@ -11,7 +11,7 @@
 # | **You will understand** | what a second head adds, why `reshape` isn't `transpose`, why packed weights differ |
 # | **You need** | scaled dot-product attention from lesson 02; core 85 minutes, everything 3 hours 15 minutes |
 #
-# The letters are those of the course's [table of symbols](00_start_here.ipynb#Symbols). The models are trained with
+# The notation is explained in the course's [table of symbols](00_start_here.ipynb#Symbols). The models are trained with
 # *your* module and *your* loop as soon as these pass their checks.
 
 # %%
@@ -60,14 +60,14 @@ seed = 0
 # - *the cat saw the dog*: $\frac12 (1, 0) + \frac12 (0, 1) = (\frac12, \frac12)$
 # - *the dog saw the cat*: $\frac12 (0, 1) + \frac12 (1, 0) = (\frac12, \frac12)$
 #
-# The same vector. That both are only *halves* is no loss, since a matrix behind the head could double them. What's
-# lost, and what no matrix can bring back, is **which answer belongs to which question**.
+# The same vector. The factor ½ is no loss, since a matrix after the head could double both entries. What's lost, and
+# what no matrix can bring back, is **which answer belongs to which question**.
 #
 # Do other weights help? Give the first noun ⅔ and the second ⅓, and the two sentences differ: $(⅔, ⅓)$ and $(⅓, ⅔)$. A
-# matrix can even turn them into both names, one after the other. But that trick is used up as soon as there's a third
-# name. With *cat*, *dog* and *bird* there are six sentences. Their sums may all be different, but each is only three
-# numbers, too few for one matrix to recover both names in all six. Here is the best any matrix behind one head can do,
-# fitted by least squares:
+# matrix can even turn them into both names, one after the other. But that trick fails as soon as there's a third name.
+# With *cat*, *dog* and *bird* there are six sentences. Their sums may all be different, but each is only three numbers,
+# too few for one matrix to recover both names in all six. Here is the best any matrix after one head can do, fitted by
+# least squares:
 
 
 # %%
@@ -93,8 +93,8 @@ assert off_by(2, 1 / 2) > 0.4  # … unless both get the same weight
 assert min(off_by(3, share / 100) for share in range(101)) > 0.3
 
 # %% [markdown]
-# From three names on, one head can't tell us who saw whom. Two heads can, for any number of names, because they write
-# side by side. The first looks at the noun before *saw*, the second at the noun after it.
+# From three names on, one head can't tell us who saw whom. Two heads can, for any number of names, because their
+# answers are written side by side. The first looks at the noun before *saw*, the second at the noun after it.
 
 # %%
 cat, dog = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
@@ -131,7 +131,7 @@ show(
 )
 
 # %% [markdown]
-# The paper of 2017 ([Vaswani et al.](https://arxiv.org/abs/1706.03762)) wants a word to attend to several things at
+# The 2017 paper ([Vaswani et al.](https://arxiv.org/abs/1706.03762)) wants a word to attend to several things at
 # several positions. "With a single attention head," it says, "averaging inhibits this." Further down you'll train one
 # head and two on exactly this question. First a larger example by hand, with *it* from lesson 02: *The animal did not
 # cross the street because it was tired.*
@@ -142,7 +142,7 @@ tokens = sentence.lower().split()
 animal, it, tired = (tokens.index(word) for word in ("animal", "it", "tired"))
 
 # %% [markdown]
-# ## Make three heads whose reasons you can read · core
+# ## Build three readable heads by hand · core
 #
 # Each word gets nine numbers, made by hand. Seven are the features of lesson 02. The last two are new and say *where*
 # the word is: think of a clock, with word $i$ at $i$ o'clock.
@@ -176,9 +176,9 @@ w_k, w_v = torch.eye(9), torch.eye(9)
 # so their entries are $4 \sqrt 3$, because the scale will divide by $\sqrt d = \sqrt 3$.
 #
 # Head 2 asks for *the hour before mine*. A key at angle $\beta$ and a query at angle $\alpha$ have the dot product
-# $\cos(\alpha - \beta)$, which is largest where the two agree. So the query is the word's own hand, turned back by one
-# hour, 30°. The hours next to it still reach $\cos 30° = 0.866$ of that. To tell them apart the question has to score
-# high: the word before gets 30 and its neighbours $26.0$, so each of them gets only $e^{-4} \approx 0.02$ of its
+# $\cos(\alpha - \beta)$, which is largest where the two agree. So the query is the word's own clock hand, turned back
+# by one hour, 30°. The hours next to it still reach $\cos 30° = 0.866$ of that. To tell them apart the question has to
+# score high: the word before gets 30 and its neighbours $26.0$, so each of them gets only $e^{-4} \approx 0.02$ of its
 # weight.
 
 # %%
@@ -235,10 +235,10 @@ assert_close(first[[0, 10]], torch.tensor([0.5, 0.5]), atol=1e-3, rtol=0)
 assert_close(heads[0, 0, [1, 6]], heads[0, 5, [1, 6]], atol=1e-6, rtol=0)
 
 # %% [markdown]
-# Three heads, three pictures of the same sentence. Find these in them, with the reason for each:
+# Three heads, three pictures of the same sentence. Find each of these in them, and the reason for it:
 #
-# - In head 0 both *the* split their attention between *animal* and *street*. They ask for a thing, and there are two.
-#   Only head 2 knows what is next to what.
+# - In head 0 both rows of *the* split their attention between *animal* and *street*. They ask for a thing, and there
+#   are two. Only head 2 knows what is next to what.
 # - The blank words ask nothing in heads 0 and 1, so all eleven get 1/11 each, as from *did* in lesson 02.
 # - The first *the*, at 0 o'clock, asks for 11 o'clock, where there's no word. Itself, at 0, and *tired*, at 10, are
 #   equally near, so each gets one half. A softmax can't answer "nobody".
@@ -255,7 +255,7 @@ found_by_it = Box(
     rows=["before", "after"], columns=[*features[:7], "clock x", "clock y"],
 )  # fmt: skip
 plot_boxes(
-    [found_by_it], [], title="“it” comes as a pronoun, and leaves alive and in a state"
+    [found_by_it], [], title="“it” goes in as a pronoun, comes out alive and in a state"
 )
 show(
     "Two rows of nine numbers. Before attention “it” is a pronoun with a clock hand; "
@@ -316,8 +316,8 @@ show(
 
 # %% [markdown]
 # The numbers in $x$, $W^Q$, $W^K$ and $W^V$ are the same, and yet the two quiet questions are gone, drowned out by the
-# loudest. **Heads are nothing but a place to cut: each piece gets a softmax of its own.** Nothing else is new in
-# multi-head attention. The rest of the lesson is about doing it fast, training it, and not cutting in the wrong place.
+# loudest. **Splitting into heads is just a cut: each piece gets its own softmax.** Nothing else is new in multi-head
+# attention. The rest of the lesson is about doing it fast, training it, and not cutting in the wrong place.
 
 # %% [markdown]
 # ## Compute all heads with one product · core
@@ -354,8 +354,8 @@ for head, matrix in enumerate(per_head):
 #
 # - `x` is `(b, n, h·d)`, the result is `(b, h, n, d)`. Head `i` gets the `i`-th run of `d` neighbouring columns, of
 #   every word.
-# - Where `num_heads` doesn't divide the width, raise a `ValueError` that gives the number of heads and the width. Not
-#   an assertion, and not whatever torch happens to say.
+# - If `num_heads` doesn't divide the width, raise a `ValueError` that gives the number of heads and the width. Not an
+#   assertion, and not whatever torch happens to say.
 # - The points: {parts}.
 # - Not allowed: `attnlib.split_heads`.
 
@@ -384,8 +384,8 @@ check("split_heads", split_heads)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The einops pattern has the shape `"b n (… …) -> b … n …"`. Remember from lesson 01 that in parentheses the name on
-# the right runs fastest. Without einops: a reshape to four axes that keeps the words second, then a transpose of two
+# The einops pattern has the shape `"b n (… …) -> b … n …"`. Remember from lesson 01 that in parentheses the name on the
+# right varies fastest. Without einops: a reshape to four axes that keeps the words second, then a transpose of two
 # axes.
 #
 # </details>
@@ -411,7 +411,7 @@ assert_close(together[0], torch.stack(outputs), atol=1e-5, rtol=0)
 print(tuple(q.shape), "->", tuple(together.shape))
 
 # %% [markdown]
-# ## Cut in the wrong place, and see who can no longer hear whom · core
+# ## Cut in the wrong place, and see which words lose touch · core
 #
 # There's a shorter way to a tensor of shape $(b, h, n, d)$: `x.reshape(b, h, n, d)`. No transpose, no error, the right
 # shape, and it's in published models. To see what it does, give the sentence its full stop: twelve tokens, nine
@@ -486,8 +486,8 @@ show(
 # pieces of words.
 #
 # What are the consequences? Ask who can hear whom: does the output of word $i$ change when word $j$ changes? The
-# derivative knows. Below, random weights and the full path, split and merged: on the left with transposes, on the
-# right with `reshape` alone, both ways.
+# derivative tells you. Below, random weights go through the full path, split and merged: on the left with transposes,
+# on the right with `reshape` alone in both directions.
 
 # %%
 generator = torch.Generator().manual_seed(seed + 4)
@@ -562,7 +562,7 @@ assert_close(there_and_back, numbered, atol=0, rtol=0)  # and yet both ways are 
 # \mathrm{head}_i = \mathrm{Attention}(x W_i^Q, x W_i^K, x W_i^V)$$
 #
 # These are the equations of section 3.2.2 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762). Cut $W^O$ into
-# runs of rows, one for each head, and the same is a sum: $\sum_i \mathrm{head}_i W_i^O$. Each head adds its own
+# runs of rows, one for each head, and the same result is a sum: $\sum_i \mathrm{head}_i W_i^O$. Each head adds its own
 # contribution to the word, in all columns.
 
 # %%
@@ -596,10 +596,10 @@ assert [torch.linalg.matrix_rank(what).item() for what in w_vo] == [3, 3, 3]
 # %% [markdown]
 # ## Write the matrices of two heads yourself · core
 #
-# You have seen three heads that somebody made. Now make two, for the cat and the dog. A sentence has $n$ words, such as
-# the six of *the X saw the Y ?*, and a word is $2n$ numbers. The first $n$ say where it is: a 1 at its position, zeros
-# elsewhere. The last $n$ are its name, $n$ numbers that are $+1$ or $-1$. Nobody can know the names beforehand, so the
-# matrices have to work for all of them.
+# You've seen three heads that we made. Now make two yourself, for the cat and the dog. A sentence has $n$ words, such
+# as the six of *the X saw the Y ?*, and a word is $2n$ numbers. The first $n$ say where it is: a 1 at its position,
+# zeros elsewhere. The last $n$ are its name, $n$ numbers that are $+1$ or $-1$. Nobody can know the names beforehand,
+# so the matrices have to work for all of them.
 #
 # ### Exercise: write two heads by hand ({points}, difficulty 3, 20 minutes)
 #
@@ -656,7 +656,7 @@ check("two_heads_by_hand", two_heads_by_hand)
 # </details>
 
 # %%
-# nbval-ignore-output: it says whose matrices are used, which are others in a student's notebook
+# nbval-ignore-output: it says whose matrices are used, and that differs for a student
 by_hand = yours_or_ours("two_heads_by_hand", globals())(6, 1, 4)
 
 # %%
@@ -707,8 +707,8 @@ assert tables == {h: h * 11 * 11 for h in (1, 8, 64)}  # the tables are h times 
 # %% [markdown]
 # ## Write the module · core
 #
-# The division $d = d_{model} / h$ is a habit, not a law. $d$ may be anything, since $W^O$ brings $h \cdot d$ back to
-# $d_{model}$. So it's an argument of the module.
+# The division $d = d_{model} / h$ is a convention, not a law. $d$ may be anything, since $W^O$ brings $h \cdot d$ back
+# to $d_{model}$. So it's an argument of the module.
 #
 # ### Exercise: write multi-head self-attention ({points}, difficulty 3, 25 minutes)
 #
@@ -716,8 +716,8 @@ assert tables == {h: h * 11 * 11 for h in (1, 8, 64)}  # the tables are h times 
 #
 # - Four `nn.Linear` layers: `w_q`, `w_k`, `w_v` from `d_model` to `num_heads * d_head`, and `w_o` back to `d_model`.
 #   `bias` decides for all four. No other parameters; the check gives them its own values.
-# - Without `d_head`, a head is `d_model // num_heads` wide. Where that leaves a remainder, the constructor raises
-#   a `ValueError`.
+# - Without `d_head`, a head is `d_model // num_heads` wide. If that leaves a remainder, the constructor raises a
+#   `ValueError`.
 # - `forward(x)` takes `(b, n, d_model)` and returns the output `(b, n, d_model)` and the weights of each head,
 #   `(b, h, n, n)`.
 # - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Allowed: your own
@@ -797,8 +797,8 @@ check("MultiHeadSelfAttention", MultiHeadSelfAttention)
 #
 # $\mu$ says which way the number has been pushed lately, and $\sqrt \nu$ how hard. Their quotient is near $\pm 1$ as
 # long as the gradients agree, and near 0 while they contradict one another, whether they're large or small. One thing
-# is left to fix: means that begin at 0 are too small at first. In step $t = 1, 2, 3, \dots$ Adam divides them by what
-# they can have reached:
+# is left to fix: means that begin at 0 are too small at first. In step $t = 1, 2, 3, \dots$ Adam divides each mean by
+# the share of it that comes from gradients and not from the initial 0:
 #
 # $$w \leftarrow w - lr \cdot \frac{\mu \,/\, (1 - 0.9^t)}{\sqrt{\nu \,/\, (1 - 0.999^t)} + 10^{-8}}$$
 #
@@ -807,7 +807,7 @@ check("MultiHeadSelfAttention", MultiHeadSelfAttention)
 #
 # ### Exercise: train with Adam ({points}, difficulty 3, 30 minutes)
 #
-# Write `train_with_adam(model, words, wanted, position, lr)`. The ten models of the next section are trained by it.
+# Write `train_with_adam(model, words, wanted, position, lr)`. It will train the ten models of the next section.
 #
 # - `model(x)` takes `(b, n, d_model)` and returns a pair, the output `(b, n, d_model)` and the weights of its heads.
 #   All its parameters learn. Leave it in the mode it came in.
@@ -879,8 +879,9 @@ check("train_with_adam", train_with_adam)
 # ## Train it: who did it, and to whom · core
 #
 # Now your module learns what you wrote by hand. The sentence is *the X saw the Y ?*, and the names are new in every
-# sentence. At the question mark, the module has to return twelve numbers: the name of *X*, then the name of *Y*. Two
-# contestants, each 12 wide in all: one head of 12, and two heads of 6. They have equally many weights to learn.
+# sentence. At the question mark, the module has to return twelve numbers: the name of *X*, then the name of *Y*. There
+# are two contestants, each 12 wide in all: one head of 12, and two heads of 6. They have the same number of weights to
+# learn.
 #
 # How well *can* one head do? Suppose its weights go to the two nouns in the proportion $a : b$. Take one of the six
 # numbers of each name, $x$ and $y$, both $\pm 1$ and independent. All that reaches $W^O$ is $s = a x + b y$, times one
@@ -890,7 +891,7 @@ check("train_with_adam", train_with_adam)
 # expect slightly less than ½ from one head, and 0 from two.
 
 # %%
-# nbval-ignore-output: it says whose module and loop are used, which are others in a student's notebook
+# nbval-ignore-output: it says whose module and loop are used, and that differs for a student
 Attention = yours_or_ours("MultiHeadSelfAttention", globals())
 train = yours_or_ours("train_with_adam", globals())
 
@@ -1080,7 +1081,7 @@ check("head_contributions", head_contributions)
 # Your trained module has biases. A bias is one more row of the matrix, for an input that is always 1, so they fit in.
 
 # %%
-# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose function is used, and that differs for a student
 contributions = yours_or_ours("head_contributions", globals())
 
 
@@ -1124,8 +1125,9 @@ for head, noun in enumerate("XY" if first_noun == 1 else "YX"):
 # Early code folded the heads into the batch: $(h \cdot b, n, d)$, one long batch for `torch.bmm`. That's right, and
 # fast. Then it has to be unfolded. The line for `outputs` below was in one of the first and most copied transformers
 # in PyTorch; a reader [asked](https://github.com/jadore801120/attention-is-all-you-need-pytorch/issues/7), and a day
-# later it was fixed. Others had its siblings ([a tutorial](https://github.com/jsbaan/transformer-from-scratch/pull/6),
-# [a library](https://github.com/reczoo/FuxiCTR/issues/30)). The line for `weights` is the same slip a second time.
+# later it was fixed. Others had variants of it ([a
+# tutorial](https://github.com/jsbaan/transformer-from-scratch/pull/6), [a
+# library](https://github.com/reczoo/FuxiCTR/issues/30)). The line for `weights` is the same slip a second time.
 #
 # - `x` is `(b, n, d_model)`; `w_q`, `w_k`, `w_v` are `(d_model, h·d)`, packed `(h d)`; `w_o` is `(h·d, d_model)`.
 # - It must return what multi-head attention returns: output `(b, n, d_model)` and weights `(b, h, n, n)`.
@@ -1166,8 +1168,8 @@ check("mend_multi_head", mend_multi_head)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `reshape(b, h, …)` reads the first axis as if the sentence ran slowest. The fold says `(h b)`. And in the other line,
-# which axis has to move before heads and numbers can be joined?
+# `reshape(b, h, …)` reads the first axis as if the sentence varied slowest. The fold says `(h b)`. And in the other
+# line, which axis has to move before heads and numbers can be joined?
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -1218,7 +1220,7 @@ loop_weights = torch.stack([weights for _, weights in found], dim=1)  # (b, h, n
 # %% [markdown]
 # Then **stacked matrices** (one product for all heads; split, attend, merge), **one fused product** for queries, keys
 # and values of all heads, **einops** alone, and PyTorch's function **`F.scaled_dot_product_attention`**, which is fast
-# and doesn't hand out the weights.
+# and doesn't return the weights.
 
 # %%
 w_q, w_k, w_v = (
@@ -1266,10 +1268,10 @@ assert_close(ours(batch), module_output, atol=1e-12, rtol=0)
 print("loop = stacked = fused = einops = F.scaled_dot_product_attention = nn.Module")
 
 # %% [markdown]
-# ## Tell the dialects apart · more
+# ## Tell the packed layouts apart · more
 #
-# The ladder had one silent condition: every form read the packed columns in the same order. People have packed them in
-# different ones. In einops notation, slowest axis first:
+# The ladder had one silent condition: every form read the packed columns in the same order. Different codebases use
+# different orders. In einops notation, slowest axis first:
 #
 # | packing | where | reading from left to right |
 # | --- | --- | --- |
@@ -1394,7 +1396,7 @@ check("from_packed", from_packed)
 #
 # ## Take this with you · core
 #
-# **Heads are a place to cut; each piece gets a softmax of its own, so answers stay apart.**
+# **Splitting into heads is a cut: each piece gets its own softmax, so answers stay apart.**
 #
 # | | |
 # | --- | --- |
@@ -1407,8 +1409,8 @@ check("from_packed", from_packed)
 #
 # ## Think further · more
 #
-# 1. Exchange head 0 and head 1: their columns in $W^Q$, $W^K$ and $W^V$. What happens to the output? What must you do
-#    to $W^O$ to undo it? What does this say about the names "head 0" and "head 1"?
+# 1. Swap head 0 and head 1, that is, their columns in $W^Q$, $W^K$ and $W^V$. What happens to the output? What must you
+#    do to $W^O$ to undo it? What does this say about the names "head 0" and "head 1"?
 # 2. Some published code cuts $x$ itself into heads and then uses one small matrix for all of them. Which matrix $W^Q$
 #    would do the same in our form? Could *it* still ask both of its questions?
 # 3. In the picture of the clock, the first word splits itself between two wrong words. What could you add to the
@@ -1416,9 +1418,9 @@ check("from_packed", from_packed)
 #
 # <details><summary>Answers</summary>
 #
-# 1. The joined heads change places, so the output changes, unless you exchange the same two runs of rows of $W^O$.
-#    Then it's equal: the sum of the heads' contributions has no order. The names mean nothing, which is why different
-#    starts gave *X* to different heads above.
+# 1. The joined heads change places, so the output changes, unless you swap the same two runs of rows of $W^O$. Then
+#    it's equal: the sum of the heads' contributions has no order. The names mean nothing, which is why different starts
+#    gave *X* to different heads above.
 # 2. A block-diagonal $W^Q$ with the same small block for every head. Each head then sees only its own slice of the
 #    word: "pronoun" is a column of head 1, so *it* could ask nothing in head 0.
 # 3. A token that offers every head a moderate score and whose value is zero: looking at it brings back nothing. Many

@@ -146,9 +146,9 @@ assert_close(slow_weights.sum(dim=-1), torch.ones(3), atol=1e-6, rtol=0)
 # The table is no longer square, and it has no diagonal. *Tier* can't attend to itself because it isn't in the memory.
 # The rows still add up to 1. Everything else in this lesson follows from two rules you can read off here:
 #
-# - **Who asks sets the length of the output.** Three questions, three answers.
-# - **Who answers is summed away.** The memory may be 11 words long or 11,000. Its length shows in the weights, and
-#   nowhere else.
+# - **The text that asks sets the length of the output.** Three questions, three answers.
+# - **The text that answers is summed away.** The memory may be 11 words long or 11,000. Its length shows in the
+#   weights, and nowhere else.
 #
 # A translator has a part that reads, the *encoder*, and a part that writes, the *decoder*. The decoder asks, and the
 # encoder's output is the memory. Here are the two with the sizes of our example.
@@ -239,18 +239,18 @@ asks_itself, _ = attnlib.cross_attention(text, text, random_w_q, random_w_k, ran
 assert_close(asks_itself, self_attention(text), atol=1e-5, rtol=0)
 
 # %% [markdown]
-# ## Shuffle those who answer · core
+# ## Shuffle the memory · core
 #
 # Shuffle a sentence, and the outputs of self-attention are shuffled with it (lesson 02), because the same words ask and
 # answer. Now you can shuffle one side alone.
 #
 # ### Predict, then run: a shuffled memory ({points}, difficulty 2, 3 minutes)
 #
-# The eleven English words come in another order, *animal* now in column 9. The three German words stay as they are.
-# What happens?
+# The eleven English words come in a different order, with *animal* now in column 9. The three German words stay as they
+# are. What happens?
 #
 # - **A**: the rows of the output change places, as in lesson 02
-# - **B**: output and weights both change: another order is another text
+# - **B**: output and weights both change: a different order is a different text
 # - **C**: only the columns of the weights change places
 # - **D**: neither the output nor the weights change
 
@@ -282,7 +282,7 @@ numbers = [round(number, 2) for number in mixed_output[0, 0].tolist()]
 print(" ".join(english[i] for i in order), "->", numbers)
 
 # %% [markdown]
-# To those who ask, the memory is a *set*. That's a strength, because the memory can be a text, the patches of a picture
+# To the queries, the memory is a *set*. That's a strength, because the memory can be a text, the patches of a picture
 # or a heap of search results, and nobody has to make up an order. It's also a weakness. If the order matters, the
 # vectors of the memory have to carry it. Remember this for the dates below.
 #
@@ -290,8 +290,8 @@ print(" ".join(english[i] for i in order), "->", numbers)
 #
 # In practice many texts are read at once, as a batch, and they're not equally long. A tensor has no ragged edge, so the
 # short ones are filled up, usually with zeros. That's the *padding*, and there's nothing there to read. But softmax
-# doesn't know it. Let *Tier* ask *the animal was tired*, alone, and then filled up to eleven words. The key of zeros
-# is a zero vector, the score is 0, and $e^0 = 1$ is not nothing:
+# doesn't know it. Let *Tier* ask *the animal was tired*, first alone, then padded to eleven words. The key of zeros is
+# a zero vector, the score is 0, and $e^0 = 1$ is not nothing:
 #
 # $$\text{alone: } \frac{e^4}{e^4 + 3} = 0.948 \qquad \text{with seven padded words: } \frac{e^4}{e^4 + 10} = 0.845$$
 #
@@ -302,7 +302,8 @@ print(" ".join(english[i] for i in order), "->", numbers)
 # $$\mathrm{softmax}(2,\ 1,\ -\infty) = \frac{(e^2,\ e^1,\ 0)}{e^2 + e^1 + 0} = (0.73,\ 0.27,\ 0)$$
 #
 # The mask belongs to the text that *answers*. It closes columns, the same ones for every question, so for scores
-# `(b, q, k)` the mask `(b, k)` becomes `real[:, None, :]`. In a batch, a short text then gives what it gives alone.
+# `(b, q, k)` the mask `(b, k)` becomes `real[:, None, :]`. A short text then gives the same result in a batch as it
+# does alone.
 
 # %%
 padded = torch.zeros(11, 7)
@@ -326,7 +327,7 @@ closed = three.masked_fill(torch.tensor([False, False, True]), -torch.inf)
 assert_close(closed.softmax(0), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rtol=0)
 
 # %% [markdown]
-# ## Ask several questions at a time · core
+# ## Ask with several heads · core
 #
 # A word may want to know more than one thing, so it gets several heads, as in lesson 03. What's new is that each text
 # has its own length and width, and that the memory may be padded.
@@ -346,8 +347,8 @@ assert_close(closed.softmax(0), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rt
 # - Head $i$ is the $i$-th run of $d$ neighbouring columns, the pattern `(h d)`.
 # - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_memory)`; the output is `(b, q, d_model)`, the weights are
 #   `(b, h, q, k)`.
-# - `key_mask` is `(b, k)`, bool, True = may answer. Padding may be anywhere, and every text has something real. (What
-#   to do with an empty one is a question for lesson 05.) Without a mask, everything may answer.
+# - `key_mask` is `(b, k)`, bool, True = may answer. Padding may be anywhere, and every text has at least one real
+#   position. (What to do with an empty one is a question for lesson 05.) Without a mask, everything may answer.
 # - The points: {parts}. The options are `d_head` and `bias`. As always. Not allowed: as above.
 
 
@@ -464,7 +465,7 @@ assert_close(torch_weights, weights, atol=1e-12, rtol=0)
 print("output", tuple(output.shape), "weights", tuple(weights.shape))
 
 # %% [markdown]
-# ## Collect dates as people write them · core
+# ## Generate dates the way people write them · core
 #
 # So far every number was made by hand. Now for a task with more rules than anyone cares to write down. *Sunday, 20 July
 # 1969*, *July 20, 1969*, *20.7.1969* and *07/20/1969* are one day, and a database wants it as `1969-07-20`. A network
@@ -505,7 +506,7 @@ for text, day in list(zip(texts, days, strict=True))[:6]:
 # The first 20,000 are for learning. The last 1,000 are the test, days the network has never seen in any spelling. The
 # years go from 1000 to 2999, so no digit can be guessed from another.
 #
-# ## Build a reader that can only ask · core
+# ## Build a reader that sees the text only through attention · core
 #
 # Who asks? The ten positions of the ISO date. Each has one question, and it's always the same one: *what is the last
 # digit of the year?*, *what is the second digit of the month?* So $x$ is ten learned vectors. (A translator asks with
@@ -515,14 +516,14 @@ for text, day in list(zip(texts, days, strict=True))[:6]:
 # Who answers? The characters. Each has a learned vector. But a bare *9* doesn't know whether it belongs to a day or to
 # a year. So before it answers, each character sees its two neighbours on either side, and no more: `nn.Conv1d` with a
 # window of 5 is one small matrix product that slides along the text. After it comes GELU, a nonlinearity (lesson 06
-# explains it). Nothing else crosses the text. If an output needs a character, it has to attend to it, and we can watch
-# it do so.
+# explains it). Nothing else carries information along the text. If an output needs a character, it has to attend to it,
+# and we can watch it do so.
 #
 # What a position fetched is added to its question, and two more layers turn the sum into eleven *logits*, one score for
 # each character that could be written there. Number 0 is the padding, so `ids > 0` is the mask.
 
 # %%
-# nbval-ignore-output: it says whose attention is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose attention is used, and that differs for a student
 Attention = yours_or_ours("MultiHeadCrossAttention", globals())
 digits = "0123456789-"
 
@@ -566,7 +567,7 @@ class DateReader(nn.Module):
 
 
 # %% [markdown]
-# ## Train it to choose · core
+# ## Train it to predict characters · core
 #
 # An untrained reader guesses. It learns by the loop of lesson 02, repeated a few hundred times, with two things new: a
 # loss for a choice among characters, and a schedule for the learning rate.
@@ -574,7 +575,7 @@ class DateReader(nn.Module):
 # 1. **Guess.** Read 64 dates, the *batch*. For each position softmax turns the eleven logits into probabilities.
 # 2. **Measure.** The *loss* says how wrong the guess was. It is $-\ln p$, where $p$ is the probability given to the
 #    right character. If $p = 1$ the loss is 0; if $p = \frac12$ it is 0.69. A blind guess among eleven has $p =
-#    \frac1{11}$ and the loss $\ln 11 = 2.40$. Its mean over all positions is called *cross-entropy*.
+#    \frac1{11}$ and the loss $\ln 11 = 2.40$. The mean of this over all positions is called *cross-entropy*.
 # 3. **Ask which way is down.** Set the old gradients to zero, then call `backward`.
 # 4. **Take a small step down.** The optimiser is AdamW, lesson 03's Adam with a small pull of every number towards 0.
 #    Where plain gradient descent subtracts the learning rate times the gradient, Adam divides this step by how large
@@ -582,7 +583,7 @@ class DateReader(nn.Module):
 #    learning rate grow at the beginning, while the gradients are wild, and shrink to nothing at the end, so that
 #    everything settles.
 #
-# This loop trains nearly everything in this course and, apart from the size, GPT.
+# This loop trains nearly everything in this course and, at a larger scale, GPT.
 #
 # ### Exercise: train the reader ({points}, difficulty 3, 20 minutes)
 #
@@ -593,8 +594,8 @@ class DateReader(nn.Module):
 # - `ids` is a list with a batch `(b, k)` for each step, and `k` differs from batch to batch. `wanted` is a list with
 #   the right characters `(b, n)` of each batch, `torch.int64`.
 # - The optimiser is `torch.optim.AdamW` with the learning rate `rate`, and the schedule
-#   `torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=…)`, for as many steps as there are
-#   batches. The schedule takes its step after each one of the optimiser.
+#   `torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=…)`, with as many steps as there are
+#   batches. Step the schedule after each step of the optimiser.
 # - The result is `(steps,)`, the loss of each batch before its step: the mean cross-entropy over all its characters,
 #   without a history (`loss.detach()`).
 # - The points: {parts}. Dtype and inputs as always, and the reader stays in the mode it came in.
@@ -652,7 +653,7 @@ check("train_reader", train_reader)
 # the loss while your loop runs.
 
 # %%
-# nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose loop is used, and that differs for a student
 train_by = yours_or_ours("train_reader", globals())
 
 
@@ -745,7 +746,7 @@ for losses, colour, name, got in (
 ax.set(
     xlabel="step (64 dates each)",
     ylabel="loss",
-    title="Without questions the text drowns in its average",
+    title="Without questions, the text is lost in its average",
 )
 ax.legend(loc="center right", bbox_to_anchor=(1, 0.65))
 show(
@@ -757,7 +758,7 @@ show(
 # can't do is ask, so all ten positions get the same average, and most of the text is lost in it. With ten questions the
 # network reads nearly all of a thousand dates it has never seen.
 #
-# Does the mask do its work? Read a short date alone, and in one batch with a long one. Without the mask the padding
+# Does the mask do its job? Read a short date alone, and in one batch with a long one. Without the mask the padding
 # takes a share of the attention.
 
 # %%
@@ -807,7 +808,7 @@ assert short[9].argmax() == 1  # and the last digit of the day
 # %% [markdown]
 # Nobody told it what a year is. The four positions of the year have found the four digits, in order, and the last
 # digit of the day has found its own at the other end of the text. The two dashes attend to something, because softmax
-# has to hand out 1, but they need no answer. A dash is a dash on every day.
+# has to hand out a total of 1, but they need no answer. A dash is a dash on every day.
 #
 # And the month? Print which letter the second digit of the month attends to, with the neighbours this letter sees.
 
@@ -817,7 +818,7 @@ for text in ("20 July 1969", "20 June 1969"):
     (got,), (weights,) = read(reader, [text])
     place = int(weights[0, 6].argmax())
     heard = text[place - 2 : place + 3]
-    print(f"{text}: read as {got}, looks at {text[place]!r}, which hears {heard!r}")
+    print(f"{text}: read as {got}, looks at {text[place]!r}, which sees {heard!r}")
     assert got == ("1969-07-20" if "July" in text else "1969-06-20")
     assert ("l" if "July" in text else "n") in heard
 
@@ -880,7 +881,7 @@ assert_close(key_of_long[10:], key_of_short[2:], atol=1e-5, rtol=0)
 # ## Check the picture before you believe it · more
 #
 # A picture of one date proves little; you may have picked a pretty one. So make two checks. **First, is it always so?**
-# For each character of a spelling we know what it tells: day, month, year, or nothing of use (the weekday, commas,
+# For each character of a spelling we know what it belongs to: day, month, year, or nothing useful (the weekday, commas,
 # *the* … *of*). Add up, over all thousand test dates, how much of each row fell on which.
 
 
@@ -942,13 +943,13 @@ assert share[:4, 0].min() > 0.85
 
 # %% [markdown]
 # The year is as clean as it gets, and the second digit of the day is nearly so. The *first* digits of month and day are
-# less clean, and that's worth a thought. In nine months of twelve the first digit is 0. As long as nothing speaks for
-# October, November or December, the answer is 0, no matter where the row attended. A position that can guess has no
+# less clean, and that's worth a thought. In nine months out of twelve the first digit is 0. As long as nothing points
+# to October, November or December, the answer is 0, no matter where the row attended. A position that can guess has no
 # need to look.
 #
 # **Second, does the picture show a cause?** Weights say where the network looked, not whether it mattered. So
-# intervene. Replace the third digit of the year by another one in all thousand texts, and count which characters of the
-# output change.
+# intervene. Replace the third digit of the year with a different one in all thousand texts, and count which characters
+# of the output change.
 
 # %%
 changed = []
@@ -965,14 +966,14 @@ assert moved[2] > 0.95
 assert max(moved[:2] + moved[3:]) < 0.05
 
 # %% [markdown]
-# One character of the text changed, and one character of the output followed. Here the map tells the truth. It can,
+# One character of the text changed, and one character of the output followed. Here the picture tells the truth. It can,
 # because each character knows only its neighbours. In a deep network the characters have long been mixed by the time
 # they're asked, and a dark cell may mean little. Intervene before you believe.
 #
 # ## Read dates in nine languages · more
 #
 # English was the easy part. `babel`, which comes with JupyterLab, writes dates as people do in more than a hundred
-# languages. The year may come first, the month may be declined, the alphabet may be another one. Take nine of them, in
+# languages. The year may come first, the month may be declined, the alphabet may be different. Take nine of them, in
 # their long and full forms.
 
 # %%
@@ -996,9 +997,9 @@ assert croatian.replace(".", "") == polish
 
 # %% [markdown]
 # The letters are the same. Only the full stops after the day and after the year tell the two apart. That's one trap of
-# many, with nine calendars of month names and three scripts, and a position with one head has one look for all of it.
-# So train readers with a single head and with four. They have equally many weights and make equally many steps. One
-# training proves little, so each kind gets three starts.
+# many, with nine sets of month names and three scripts, and with one head a position has a single look to sort it all
+# out. So train readers with a single head and with four. They have the same number of weights and make the same number
+# of steps. One training run proves little, so each kind gets three starts.
 
 # %%
 # nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
@@ -1026,9 +1027,9 @@ assert max(missed[4]) <= 10
 assert max(missed[4]) <= max(missed[1])
 
 # %% [markdown]
-# A single head already reads most of it, but how many dates it misses depends on the start. In a dozen trainings it was
-# anything from none to 47 in a thousand. With four heads it was never more than one. Do the full stops decide about
-# *listopada*? Intervene again, and take them away one at a time.
+# A single head already reads most of it, but how many dates it misses depends on the start. In a dozen training runs it
+# was anything from none to 47 in a thousand. With four heads it was never more than one. Is it really the full stops
+# that decide what *listopada* means? Intervene again, and take them away one at a time.
 
 # %%
 # nbval-ignore-output: readings without one of the stops are no date of any language, and may differ by machine
@@ -1048,11 +1049,11 @@ for text, ax in zip((croatian, polish), axes, strict=True):
         title=f"{got}: where the second digit of the month looks", xlabel="", ylabel=""
     )
     ax.tick_params(axis="x", rotation=0)
-show("Four heads of one place look at different characters of the same date.")
+show("Four heads of one position look at different characters of the same date.")
 
 # %% [markdown]
-# It's one position with four looks, some of them at the name, some at the border between day and month, where a
-# neighbour sees the full stop or misses it. One head has to choose between them.
+# One position looks in four ways: some heads look at the name, some at the border between day and month, where a
+# character sees the full stop beside it or finds none. One head has to choose between them.
 #
 # **Your turn.** Write a date in one of the nine languages, your birthday or a day everybody knows. Change `mine` and
 # run the cell. The rows say which date the four heads have read, and the columns where they looked. Then write it as
@@ -1164,17 +1165,17 @@ for model, scale in ((writer, 1.0), (guesser, 0.0)):
 # %% [markdown]
 # ### Exercise: write greedily ({points}, difficulty 3, 25 minutes)
 #
-# Now it has to write, and there's no right text to lean on. Write `write_greedily(model, memory, start_id, stop_id,
-# longest)`, and the dates below are written by it.
+# Now it has to write, and there's no right text to lean on. Write
+# `write_greedily(model, memory, start_id, stop_id, longest)`. It will write the dates below.
 #
 # - `model(memory, ids)` takes a memory `(b, k, d)` and characters `(b, n)`, and returns logits `(b, n, vocab)`. Those
 #   at position $i$ are for the character that follows the first $i + 1$ of `ids`.
 # - For the model, every text begins with `start_id`. The result leaves it out.
 # - Append the likeliest character, and ask again. (This is called *greedy* decoding. Lesson 08 draws at random.)
-# - A text ends with its first `stop_id`. While others go on, it is filled up with `stop_id`. Once all have ended, the
-#   loop ends. No text has more than `longest` characters, its `stop_id` included.
+# - A text ends with its first `stop_id`. While others go on, it's padded with `stop_id`. Once all have ended, the loop
+#   ends. No text has more than `longest` characters, its `stop_id` included.
 # - Return the ids `(b, up to longest)`, and `(b,)`, the $\ln p$ of each text: add up $\ln p$ of all its characters,
-#   including its first `stop_id`, but not the filling after it. No gradients are needed.
+#   including its first `stop_id`, but not the padding after it. No gradients are needed.
 # - The points: {parts}. The ids are `torch.int64`, and $\ln p$ has the dtype of the memory.
 
 
@@ -1216,7 +1217,7 @@ check("write_greedily", write_greedily)
 # <details><summary>Hint 2</summary>
 #
 # With several texts, remember who has ended in a bool tensor `(b,)`, all False at first. A text has ended if it had
-# ended before, or if its new character is `stop_id`. `new.masked_fill(ended, stop_id)` makes the filling.
+# ended before, or if its new character is `stop_id`. `new.masked_fill(ended, stop_id)` does the padding.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -1229,10 +1230,10 @@ check("write_greedily", write_greedily)
 # %% [markdown]
 # **Predict before you run.** The guesser has seen just as many English dates, but its memory is all zeros. What will
 # it write for a thousand different texts? And take a pencil. The years from 1000 to 2999 have 730,485 days, and each
-# was equally likely to be drawn. Which $\ln p$ do you expect for what it writes?
+# was equally likely to be drawn. What $\ln p$ do you expect for the text it writes?
 
 # %%
-# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose function is used, and that differs for a student
 write = yours_or_ours("write_greedily", globals())
 
 # %%
@@ -1269,7 +1270,7 @@ assert_close(*guessed.values(), -math.log(730_485), atol=2.0, rtol=0)
 # %% [markdown]
 # The writer hardly misses a date, and its $\ln p$ is worth a look, because most of the mistakes are among the hundred
 # dates it was least sure of. The guesser writes the same date a thousand times. There's nothing wrong with its English,
-# and $\ln p$ gives it away. One day in 730,485 has $\ln p = -13.5$, and its figure is close to that. (It isn't exact,
+# but $\ln p$ gives it away. One day in 730,485 has $\ln p = -13.5$, and its value is close to that. (It isn't exact,
 # because the guesser learned from a sample, and greedy decoding picks what it overrates.)
 #
 # Watch the writer at work. Each picture asks for one more character of *20 July 1969*, and shows where its four heads
@@ -1318,8 +1319,8 @@ film(
 #
 # In a translator, this function is where the German text asks the English one. It runs, its output has the right shape,
 # and the loss falls. A widely read [explanation of the
-# Transformer](https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1) had exactly this in its code, under a
-# sentence that said it right. Half of it, the mask, was also in [Keras's translation
+# Transformer](https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1) had exactly this in its code, below a
+# sentence that described it correctly. Half of it, the mask, was also in [Keras's translation
 # example](https://github.com/keras-team/keras-io/pull/1046), where both texts are cut to 20 tokens, so that nothing
 # crashed.
 #
@@ -1379,12 +1380,12 @@ check("mend_decoder_attention", mend_decoder_attention)
 
 # %% [markdown]
 # How could it survive? A decoder that can't read the original is still a language model. It learns which German words
-# follow which, and its loss falls a good way. To notice, ask for the gradient of the memory. If nothing is read, there
-# is none.
+# follow which, and its loss falls a good way. To notice, look at the gradient with respect to the memory. If nothing is
+# read, there is none.
 #
 # ## Take this with you · core
 #
-# **Who asks sets the length of the output; who answers is summed away.**
+# **The text that asks sets the length of the output; the text that answers is summed away.**
 #
 # | | |
 # | --- | --- |
@@ -1393,7 +1394,7 @@ check("mend_decoder_attention", mend_decoder_attention)
 # | trap 1 | keys or values from $x$: with equal widths nothing crashes, and the memory is never read |
 # | trap 2 | the mask of $x$ on the memory; it belongs to the text that answers |
 # | trap 3 | order: to the questions, the memory is a set |
-# | in the Transformer of 2017 | 6 decoder layers ask the encoder's output, 512 wide, 8 heads of 64 |
+# | in the 2017 Transformer | 6 decoder layers ask the encoder's output, 512 wide, 8 heads of 64 |
 # | in Stable Diffusion 1 | 4,096 positions of a picture ask the 77 tokens of your prompt, 768 wide, 8 heads |
 #
 # You can now let any text ask any other, keep padding out of the answers, train a reader with a loop of your own, and
@@ -1413,7 +1414,7 @@ check("mend_decoder_attention", mend_decoder_attention)
 # 1. It depends on the run, so look at yours. Every character sees two neighbours on either side, so the suspects are
 #    those within two characters of a border that is new: the last digits of the year, which are now followed by a
 #    comma, and the digits of the day, which now end the text. The middle of *July* sees what it always saw. A few
-#    hundred steps with one more pattern repair it.
+#    hundred training steps that include this pattern fix it.
 # 2. A sentence has several good translations. If every position chooses for itself, the first word may belong to one of
 #    them and the second to another. So a question has to know what was written before it. The decoder first lets the
 #    words it has written ask each other, without looking ahead (lesson 05), and then asks the memory (lesson 08).
@@ -1433,7 +1434,7 @@ check("mend_decoder_attention", mend_decoder_attention)
 # - [Jaegle et al., 2021](https://arxiv.org/abs/2103.03206): Perceiver, where a few learned questions read 50,000
 #   pixels, and the answer to question 3.
 #
-# **Next:** a text that is still being written must not look at words that aren't there yet. 05 asks how to forbid it,
-# and how you'd notice if it looked anyway.
+# **Next:** a text that is still being written must not look at words that aren't there yet. Lesson 05 asks how to
+# prevent that, and how you'd notice if it looked anyway.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/04_cross_attention.ipynb`.*

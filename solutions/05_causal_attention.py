@@ -3,9 +3,9 @@
 #
 # A language model predicts the next word. It learns from texts in which the next word is already there, so attention
 # has to be kept from looking at it. A mask does that, and masks are where attention often goes wrong: silently, with a
-# falling loss. At the end of this lesson there are two models that differ in one character of code, and you find out
-# before any training which one can peek. If you go on, you train both. The one that looks wonderful in training writes
-# worse than a blind guesser, and you design the experiment that exposes it.
+# falling loss. By the end of this lesson you'll have two models that differ in one character of code, and you'll find
+# out which one can peek before either is trained. If you go on, you'll train both. The one that looks wonderful in
+# training writes worse than a blind guesser, and you design the experiment that exposes it.
 #
 # | | |
 # | --- | --- |
@@ -69,13 +69,15 @@ last_one_first = [look_back(i) for i in reversed(range(11))]
 assert all(map(torch.equal, outputs, reversed(last_one_first)))
 
 # %% [markdown]
-# There's one condition. As lesson 02 left it, attention lets *animal* look at *did*, and then *did* isn't predicted but
-# copied. Position $i$ may look at the positions up to and including $i$. Its own word is no secret; the next one is.
+# There's one condition: no position may see the word it has to predict. Attention as lesson 02 left it lets *animal*
+# look at *did*, and then *did* isn't predicted but copied. So position $i$ may look at the positions up to and
+# including $i$. Its own word is no secret; the next one is.
 #
-# ## Say who may look at whom · core
+# ## Say which query may see which key · core
 #
-# A *mask* answers that for every pair. It is `bool`, with a row for each query and a column for each key, and **True =
-# may attend**. For five words it is a triangle (the bracket is True where the condition in it holds):
+# A *mask* says, for every pair, whether the query may attend to the key. It is `bool`, with a row for each query and a
+# column for each key, and **True = may attend**. For five words it is a triangle (the bracket is True where the
+# condition in it holds):
 #
 # $$M_{ij} = \big[ j \le i \big] \qquad\qquad \text{query } i,\ \text{key } j$$
 #
@@ -86,13 +88,13 @@ assert all(map(torch.equal, outputs, reversed(last_one_first)))
 # $$M_{ij} = \big[ j \le i + (k - q) \big]$$
 #
 # With two new queries and five keys the first one sees four keys, and the second one sees all five. Some models also
-# forget. With a *window* of $w$, each query sees only the $w$ newest keys of its past, itself included (lesson 09
+# forget. With a *window* of $w$, each query sees only the $w$ newest keys of its past, its own included (lesson 09
 # counts what that saves):
 #
 # $$M_{ij} = \big[ 0 \le i + (k - q) - j < w \big]$$
 
 # %% [markdown]
-# ### Exercise: draw the triangle ({points}, difficulty 2, 8 minutes)
+# ### Exercise: write the causal mask ({points}, difficulty 2, 8 minutes)
 #
 # Write `causal_mask(q_len, k_len, window=None)`.
 #
@@ -160,9 +162,11 @@ for ax, mask, title in zip(
 axes[0].get_legend().remove()
 axes[1].set_yticklabels([])
 show("A triangle, and beside it a band of three cells along the diagonal.")
+it = tokens.index("it")
+print(f"“it” may see {whole[it].sum()} words, and {banded[it].sum()} in the band")
 
 # %% [markdown]
-# ## Take the future away after the softmax · core
+# ## Zero out the future after the softmax · core
 #
 # Where does the mask go? Try the obvious: compute the weights as always, then set those of the future to zero. With a
 # pencil, take three words and one row, that of *animal*. Its scores are $0$ with *the*, $\ln 3$ with itself, and
@@ -176,7 +180,7 @@ show("A triangle, and beside it a band of three cells along the diagonal.")
 #
 # The row adds up to one half. Is that just ugly, or is it wrong?
 #
-# ### Predict, then run: zero is zero ({points}, difficulty 2, 3 minutes)
+# ### Predict, then run: does a zero weight hide the future? ({points}, difficulty 2, 3 minutes)
 #
 # Future weights are set to zero after the softmax, and nothing else is done. Can the output of *animal* still depend on
 # the word that comes after it?
@@ -235,14 +239,14 @@ show(
 )
 
 # %% [markdown]
-# The solid lines are the leak. How much *animal* gets from the past tells how large the score of the future was. A
-# network can find that out, and before this lesson is over, one will. All it has to do is make the score of the next
-# word carry a message.
+# The solid lines are the leak. The total weight *animal* gives to the past reveals how large the score of the future
+# was. A network can find that out, and before this lesson is over, one will. All it has to do is make the score of the
+# next word carry a message.
 #
 # The dashed lines are the way out. Divide each row by what remains of its sum: $\frac18$ and $\frac38$, divided by
 # $\frac12$, are $\frac14$ and $\frac34$, whatever the future score is.
 #
-# ### Exercise: softmax, triangle, divide again ({points}, difficulty 2, 8 minutes)
+# ### Exercise: softmax, mask, renormalise ({points}, difficulty 2, 8 minutes)
 #
 # Write `renormalised_causal_weights(scores)`: the softmax over all keys, then only the lower triangle, then every row
 # divided by what remains of its sum.
@@ -311,7 +315,7 @@ before = torch.softmax(scores.masked_fill(~past, -torch.inf), dim=-1)
 
 assert_close(before, afterwards, atol=1e-14, rtol=0)
 assert_close(before, attnlib.renormalised_causal_weights(scores), atol=1e-14, rtol=0)
-print(f"largest difference of the two ways: {(before - afterwards).abs().max():.1e}")
+print(f"the two ways differ by at most {(before - afterwards).abs().max():.1e}")
 
 # %% [markdown]
 # They're equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives
@@ -348,8 +352,8 @@ assert weights[0].isnan().all()
 assert values.grad.isnan().all()  # one bad row of three has spoiled them all
 
 # %% [markdown]
-# One step of the optimiser, and every weight of the network is NaN. Much published code avoids this by filling with a
-# large negative *number* instead, often `-1e9`. Then nothing is undefined.
+# One step of the optimiser, and every weight of the network is NaN. A lot of published code avoids this by filling with
+# a large negative *number* instead, often `-1e9`. Then nothing is undefined.
 #
 # ### Predict, then run: a row of -1e9 ({points}, difficulty 2, 2 minutes)
 #
@@ -445,7 +449,7 @@ check("masked_softmax", masked_softmax)
 
 # %%
 def outcome(fill: float, dtype: torch.dtype, mask: Tensor) -> str:
-    """What becomes of three scores when blocked ones are filled with `fill`."""
+    """The outcome for three scores when blocked ones are filled with `fill`."""
     scores = torch.tensor([2.0, -1.0, 0.5], dtype=dtype)
     try:
         weights = torch.softmax(scores.masked_fill(~mask, fill), dim=-1)
@@ -500,7 +504,7 @@ show(
 
 # %% [markdown]
 # The largest number of float16 is 65504. `-1e20` does not exist there, and PyTorch says so with an error, on the day
-# when you first train in half precision. The lowest number seems a way out, until something is *added* to it, a low
+# you first train in half precision. The lowest number seems like a way out, until something is *added* to it, a low
 # score or a second mask: $-65504 - 65504$ is `-inf` again, and NaN is back (as [a large library found
 # out](https://github.com/huggingface/transformers/pull/17306)). No column is right in both pictures. Choosing a fill
 # isn't enough; empty rows have to be handled separately.
@@ -585,8 +589,8 @@ assert exchanged[0, 3].isnan().all()
 #
 # You know padding from lesson 04. Every query of a sentence is kept from the same keys, so one row for each sentence
 # says it all: `(b, k)`. `attnlib.padding_mask(lengths, max_len)` makes it from the lengths by one comparison,
-# `torch.arange(max_len) < lengths[:, None]`. When it meets scores with heads, `(b, h, q, k)`, it gets two axes of size
-# 1: `key_mask[:, None, None, :]`. The keys are the *last* axis.
+# `torch.arange(max_len) < lengths[:, None]`. To line up with scores that have heads, `(b, h, q, k)`, it gets two axes
+# of size 1: `key_mask[:, None, None, :]`. The keys are the *last* axis.
 #
 # Conditions that must both hold are joined by `&`. A key is open if it's in the past *and* real. Here are three
 # sentences of one batch:
@@ -615,8 +619,8 @@ show(
 # In the left-hand picture, look at the rows of the padding, at the bottom. Those queries still see the three real
 # words. That does no harm, because nobody uses what they bring back. It's the *columns* that matter.
 #
-# The test of a padding mask is simple. A sentence must not notice its neighbours, so it comes out of the batch as it
-# would have come out alone.
+# The test of a padding mask is simple. A sentence must not notice its neighbours, so its output in the batch has to be
+# what it would be alone.
 
 # %%
 small_attention = attnlib.MultiHeadAttention(12, 3, is_causal=True)
@@ -745,7 +749,7 @@ check("CausalSelfAttention", CausalSelfAttention)
 # %% [markdown]
 # ## Prove that nothing leaks · core
 #
-# Comparing two endings is a test with one change. The gradient tests all changes at once, because "output $i$ doesn't
+# Comparing two endings tests a single change. The gradient tests all changes at once, because "output $i$ doesn't
 # depend on input $j$" means that its derivative is zero.
 #
 # $$\frac{\partial \text{output}_i}{\partial \text{input}_j} = 0 \qquad \text{for all } j > i$$
@@ -810,19 +814,19 @@ show(
 
 # %% [markdown]
 # In the middle, everything above the line is pale, but nothing is white. That's the leak through the denominator, which
-# you predicted. To the eye, the weights of that layer are a perfect triangle. Only the gradient tells.
+# you predicted. To the eye, the weights of that layer are a perfect triangle. Only the gradient shows the leak.
 
 # %% [markdown]
-# ## Let two models learn, one of which can peek · core
+# ## Build two models, one of which can peek · core
 #
-# How bad is a leak? Take two small models that predict the next character of English text. Theirs is the Python
+# How bad is a leak? Take two small models that predict the next character of English text. The text is the Python
 # documentation on operators, loops and classes, since everyone who has Python has it. The sound one is built on your
-# `CausalSelfAttention`. The other has the same four layers, and one character of its mask is different: `tril(1)` for
-# `tril(0)`, so that every position sees one character too far. Here you build both and find out which can peek. The
-# next sections train them.
+# `CausalSelfAttention`. The other has the same four layers, and one character of its mask is different: `tril(1)`
+# instead of `tril(0)`, so that every position sees one character too far. Here you build both and find out which can
+# peek. The next sections train them.
 
 # %%
-# nbval-ignore-output: it says whose attention is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose attention is used, and that differs for a student
 Causal = yours_or_ours("CausalSelfAttention", globals())
 
 
@@ -879,11 +883,11 @@ class Writer(nn.Module):
 
 
 # %% [markdown]
-# ### Exercise: ask a whole model whether it can peek ({points}, difficulty 3, 20 minutes)
+# ### Exercise: test whether a whole model can peek ({points}, difficulty 3, 20 minutes)
 #
-# The gradient has shown what one layer hides. A whole model begins with characters, which are entries of a list, and
-# nothing has a derivative with respect to those. So replace them, one after the other, and see which guesses change.
-# Write `reach(model, ids, vocab)`.
+# The gradient showed which single layers leak. A whole model begins with characters, which are integers, and nothing
+# has a derivative with respect to an integer. So replace them, one after the other, and see which guesses change. Write
+# `reach(model, ids, vocab)`.
 #
 # - `model` takes `(b, n)` and returns logits `(b, n, vocab)`; it is in evaluation mode. `ids` is `(n,)`, one text, with
 #   numbers from 0 to `vocab` − 1.
@@ -936,7 +940,7 @@ check("reach", reach)
 # </details>
 
 # %%
-# nbval-ignore-output: it says whose answer is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose answer is used, and that differs for a student
 probe = yours_or_ours("reach", globals())
 
 # %%
@@ -1024,7 +1028,7 @@ check("train_writer", train_writer)
 # 04.
 
 # %%
-# nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose loop is used, and that differs for a student
 train = yours_or_ours("train_writer", globals())
 
 # %%
@@ -1050,18 +1054,18 @@ sound_losses, leaking_losses = curves
 # %% [markdown]
 # ## Measure the leak · more
 #
-# Now measure both on text they haven't seen, in two ways. *As in training*, the model gets the whole excerpt at once.
-# *As in writing*, it gets the characters up to position $t$ and nothing else, because the next one doesn't exist yet.
-# Only its last guess counts.
+# Now measure both on text they haven't seen, in two ways. *In one pass*, the model gets the whole excerpt at once,
+# as in training. *Step by step*, it gets the characters up to position $t$ and nothing else, as when it writes and the
+# next one doesn't exist yet. Only its last guess counts.
 #
 # ### Exercise: measure the leak ({points}, difficulty 3, 20 minutes)
 #
-# Write `losses_by_place(model, excerpts)`. It works for any model of texts, and shows whether that model can peek.
+# Write `losses_by_place(model, excerpts)`. It works for any text model, and shows whether that model can peek.
 #
 # - `model` takes `(b, n)` and returns `(b, n, vocab)`, as above, for any $n$. `excerpts` is `(b, n + 1)`.
 # - The result is two tensors `(n,)`: for each position $t$, the mean cross-entropy over the batch of the guess for the
 #   character at $t + 1$.
-# - As in training, the guesses come from one call with the first n characters. As in writing, the guess at position $t$
+# - In one pass, the guesses come from one call with the first n characters. Step by step, the guess at position $t$
 #   comes from a call with the characters from 0 to $t$ alone, and is the last one of that call.
 # - The model does not learn from this: no gradients, and none left on its weights. Measure it as it comes or in
 #   evaluation mode, but leave it in the mode it came in. The points: {parts}. As always.
@@ -1069,7 +1073,7 @@ sound_losses, leaking_losses = curves
 
 # %%
 def losses_by_place(model: nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]:
-    """Excerpts (b, n + 1) -> losses (n,) as in training, losses (n,) as in writing."""
+    """Excerpts (b, n + 1) -> losses (n,) in one pass, losses (n,) step by step."""
     ### BEGIN SOLUTION
     seen, following = excerpts[:, :-1], excerpts[:, 1:]
     training, writing = [], []
@@ -1089,14 +1093,14 @@ check("losses_by_place", losses_by_place)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# As in training, one call is enough: `logits[:, t]` is `(b, vocab)`, the guesses of the whole batch at position $t$.
+# For the first list one call is enough: `logits[:, t]` is `(b, vocab)`, the guesses of the whole batch at position $t$.
 # With which column of `excerpts` do you compare them?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# As in writing, there's a call for each position. `excerpts[:, : t + 1]` ends with the character at $t$, and `[:, -1]`
-# of the logits is what the model makes of it.
+# For the second list there's a call for each position. `excerpts[:, : t + 1]` ends with the character at $t$, and
+# `[:, -1]` of the logits is what the model makes of it.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -1107,7 +1111,7 @@ check("losses_by_place", losses_by_place)
 # </details>
 
 # %%
-# nbval-ignore-output: it says whose measurement is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose measurement is used, and that differs for a student
 measure = yours_or_ours("losses_by_place", globals())
 
 # %%
@@ -1146,9 +1150,11 @@ left.set(
 right.plot(
     sound_writing, "o-", color=INK, markersize=4, label="sound, both ways the same"
 )
-right.plot(leak_writing, "s-", color=ACCENT, markersize=4, label="leaking, in writing")
 right.plot(
-    leak_training, "s:", color=ACCENT, markersize=3, label="leaking, as in training"
+    leak_writing, "s-", color=ACCENT, markersize=4, label="leaking, step by step"
+)
+right.plot(
+    leak_training, "s:", color=ACCENT, markersize=3, label="leaking, in one pass"
 )
 for ax in (left, right):
     ax.axhline(guessing, color="0.6", linestyle=":")
@@ -1159,13 +1165,13 @@ left.text(
     color="0.35",
 )
 right.set(
-    xlabel="position in the excerpt", title="In writing it is worse than guessing"
+    xlabel="position in the excerpt", title="When it writes, it's worse than guessing"
 )
 left.legend()
 right.legend(loc="upper right")
 show(
-    "Trained, the leaking model's loss is near zero; in writing it is far above blind "
-    "guessing."
+    "In training the leaking model's loss is near zero; when it writes, it's far above "
+    "blind guessing."
 )
 means = {
     "sound": (sound_training, sound_writing),
@@ -1173,18 +1179,18 @@ means = {
 }
 for name, (training, writing) in means.items():
     print(
-        f"{name:8} as in training {training.mean():.2f}    in writing "
+        f"{name:8} in one pass {training.mean():.2f}    step by step "
         f"{writing.mean():.2f}"
     )
 
 # %% [markdown]
 # Judged by its training curve, the leaking model is a wonder. It even does well on held-out text, as long as that's
-# measured as in training. But all it has learned is to copy the next character. In writing there's none to copy, and
-# then it's *worse than blind guessing*, because it's sure and wrong.
+# measured in one pass. But all it has learned is to copy the next character. When it writes there's none to copy,
+# and then it's *worse than blind guessing*, because it's sure and wrong.
 #
-# Look at the last position. There the leaking model comes near the sound one in both curves. The last position of an
-# excerpt never had a next one to look at, so it had to learn. That's how such a mistake survives a test that looks at
-# the last position only.
+# Look at the last position. There the leaking model comes near the sound one in both curves. At the last position of an
+# excerpt there never was a next character to look at, so there the model had to learn. That's how such a mistake
+# survives a test that looks at the last position only.
 #
 # And the leak this lesson began with, where the triangle of zeros comes *after* the softmax? There a word of the future
 # changes nothing but the sum that the past was divided by. *Is that enough to cheat with?*
@@ -1210,15 +1216,15 @@ told = probe(zeroed, ids, len(characters))  # before training
 with watched(zeroed, excerpts[..., 1:]):
     train(zeroed, excerpts, rates, torch.optim.AdamW)
 zeroed_training, zeroed_writing = measure(zeroed, unseen)
-print(f"as in training {zeroed_training.mean():.2f}, ", end="")
-print(f"in writing {zeroed_writing.mean():.2f}; blind guessing {guessing:.2f}")
+print(f"in one pass {zeroed_training.mean():.2f}, ", end="")
+print(f"step by step {zeroed_writing.mean():.2f}; blind guessing {guessing:.2f}")
 assert told.all()
 assert zeroed_training.mean() < sound_training.mean() / 2
 assert zeroed_writing.mean() > guessing
 
 # %% [markdown]
-# It is. A single number per head, and the next character gets through. In writing the model is lost. Your `reach` found
-# it before training: every guess changed with every character.
+# It is. A single number per head is enough to let the next character through. When the model has to write, it's lost.
+# Your `reach` found it before training: every guess changed with every character.
 
 # %%
 # nbval-ignore-output: last digits of a training differ by machine, and so do samples
@@ -1226,7 +1232,7 @@ assert zeroed_writing.mean() > guessing
 
 @torch.no_grad()
 def write(model: Writer, start: str, length: int = 31) -> str:
-    """Continue the text by characters drawn from the model's own shares, a little
+    """Continue the text with characters drawn from the model's probabilities, a little
     sharpened."""
     generator = torch.Generator().manual_seed(4)
     seen = torch.tensor([[characters.index(c) for c in start]])
@@ -1265,10 +1271,10 @@ for name, model in (("sound", sound), ("leaking", leaking)):
 # %% [markdown]
 # ## Invent a control · more
 #
-# Suppose you may see nothing but training curves. The leaking model's loss is 0.1. Is that a leak, or a model that's
-# very good at English? On English you can't tell, because nobody knows how low an honest model could get. So design a
-# text for which you *do* know: one where you can prove that nobody gets below a certain loss without looking ahead.
-# That's a control. Train a suspicious model on it, and if it gets below the floor, it peeks.
+# Suppose all you can see is training curves. The leaking model's loss is 0.1. Is that a leak, or a model that's very
+# good at English? On English you can't tell, because nobody knows how low an honest model could get. So design a text
+# for which you *do* know: one where you can prove that nobody gets below a certain loss without looking ahead. That's a
+# control. Train a suspect model on it, and if it gets below that floor, it peeks.
 #
 # ### Exercise: invent a control ({points}, difficulty 3, 15 minutes)
 #
@@ -1276,12 +1282,12 @@ for name, model in (("sound", sound), ("leaking", leaking)):
 #
 # - The result is a pair: the texts, integers of the given `shape`, `(steps, b, n + 1)`, each from 0 to `vocab` − 1; and
 #   the *floor*, a tensor of one number, in nats, as `F.cross_entropy` measures.
-# - Nobody honest gets below the floor. The check sends guessers who never look ahead. Some learn from half of your
-#   texts: how often each character comes, what follows each character and each pair, which one comes at which position,
-#   and how a text that began like this one went on. Others repeat what came before.
-# - The floor is no lower than it has to be. Guessing from how often each character comes should reach it.
+# - Nobody honest gets below the floor. The check tries guessers that never look ahead. Some learn from half of your
+#   texts: how often each character occurs, what follows each character and each pair, which one comes at which
+#   position, and how a text that began like this one went on. Others repeat what came before.
+# - The floor is no lower than it has to be. Guessing from how often each character occurs should reach it.
 # - There's room below it. A model that peeks gets near 0, so a floor of at least 0.5 leaves no doubt.
-# - All chance comes from `generator`. The same seed gives the same texts, another seed gives others.
+# - All randomness comes from `generator`. The same seed gives the same texts, another seed gives others.
 # - The points: {parts}.
 
 
@@ -1306,8 +1312,8 @@ check("invent_control", invent_control)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# What makes English predictable? Some characters are common, some follow others, some phrases come again. A control has
-# to be unpredictable in all these ways at once.
+# What makes English predictable? Some characters are common, some follow others, some phrases recur. A control has to
+# be unpredictable in all these ways at once.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1318,8 +1324,8 @@ check("invent_control", invent_control)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# If a character comes with the probability $p_c$, whatever came before, the best anyone can do is to predict exactly
-# that, and the mean loss is $-\sum_c p_c \ln p_c$. What is it for $p_c = 1/\text{vocab}$?
+# If a character occurs with probability $p_c$, whatever came before, the best anyone can do is to predict exactly that,
+# and the mean loss is $-\sum_c p_c \ln p_c$. What is it for $p_c = 1/\text{vocab}$?
 #
 # </details>
 
@@ -1327,7 +1333,7 @@ check("invent_control", invent_control)
 # Now both models are trained afresh, on a control of eight characters. Nothing but the training curve is used.
 
 # %%
-# nbval-ignore-output: it says whose control is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose control is used, and that differs for a student
 design = yours_or_ours("invent_control", globals())
 
 # %%
@@ -1356,9 +1362,9 @@ ax.legend(loc="upper right")
 show("The sound model's loss stays on the floor; the leaking model's falls through it.")
 
 # %% [markdown]
-# The sound model can do no better than the floor, and it doesn't. The other one falls through it, and no measurement as
-# in writing was needed to see that. Keep the idea. A number proves something once you know what it would be if the
-# thing you believe in weren't there.
+# The sound model can do no better than the floor, and it doesn't. The other one falls through it, and you didn't have
+# to let it write to see that. Keep the idea: a number proves something only once you know what it would be if the thing
+# you believe in weren't there.
 #
 # ## Find the bug · more
 #
@@ -1488,7 +1494,7 @@ check("packed_causal", packed_causal)
 # comes out as it would alone. The picture shows why: three triangles along the diagonal.
 
 # %%
-# nbval-ignore-output: it says whose mask is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose mask is used, and that differs for a student
 pack = yours_or_ours("packed_causal", globals())
 
 # %%
@@ -1520,7 +1526,7 @@ show("Three triangles along the diagonal; all cells outside of them are blocked.
 # | formula | $\mathrm{softmax}(s + \log M)$, with $\log 1 = 0$, $\log 0 = -\infty$, and zeros for an empty row |
 # | shapes | causal `(q, k)`, padding `(b, k)` → `[:, None, None, :]` on scores `(b, h, q, k)` |
 # | trap 1 | zero after the softmax, whose denominator still knows the future |
-# | trap 2 | a finite fill, which makes an empty row an even look at everything |
+# | trap 2 | a finite fill, which makes an empty row attend evenly to everything |
 # | trap 3 | True means blocked in `nn.MultiheadAttention`, and "may attend" in PyTorch's function |
 # | in GPT-2 | a buffer of 1,024 × 1,024, `tril`, and 12 heads of 64 in each of 12 layers |
 #
@@ -1564,7 +1570,7 @@ show("Three triangles along the diagonal; all cells outside of them are blocked.
 # - [Krell et al., 2021](https://arxiv.org/abs/2107.02027): packing without leaks, and how much of BERT's training was
 #   padding.
 #
-# **Next:** an encoder reads finished texts, so 06 takes the mask away again. What has to be built around attention
-# before dozens of layers of it can be stacked?
+# **Next:** an encoder reads finished texts, so lesson 06 takes the mask away again. What has to be built around
+# attention before dozens of layers of it can be stacked?
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/05_causal_attention.ipynb`.*

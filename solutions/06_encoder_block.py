@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 06 · The encoder block: add, normalise, think
 #
-# Attention lets words exchange what they know. That alone isn't a network you can stack. Two things are missing:
-# something that keeps a stack of attention from falling apart, and something that works on what was fetched. In this
+# Attention lets words exchange what they know. By itself it isn't something you can stack. Two things are missing:
+# something that keeps a deep stack from falling apart, and something that works on what attention has fetched. In this
 # lesson you add both, and two blocks of your own learn to read handwritten digits.
 #
 # | | |
@@ -11,11 +11,11 @@
 # | **You will understand** | why there are residuals, why the norm comes first, what an MLP adds to attention |
 # | **You need** | multi-head attention from lesson 03, the training loop from lesson 04, a pencil |
 # | **First evening** | the block, and the digits it reads: core 1 hour 50 minutes, everything 2 hours 30 minutes |
-# | **Second evening** | where the norm goes, and what a block costs: none of it is core, 1 hour 30 minutes |
+# | **Second evening** | where the norm goes, and what a block costs: none of it is core, everything 1 hour 30 minutes |
 #
-# The letters are those of the course's [table of symbols](00_start_here.ipynb#Symbols). The digits are read by *your*
-# block as soon as it passes its check. If you skipped lesson 03, 04 or 05 you can go on here:
-# `attnlib.MultiHeadAttention` stands in.
+# The symbols are explained in the course's [table of symbols](00_start_here.ipynb#Symbols). As soon as your block
+# passes its check, it's *yours* that reads the digits. If you skipped lesson 03, 04 or 05, you can still start here:
+# `attnlib.MultiHeadAttention` stands in for yours.
 
 # %%
 import math
@@ -52,9 +52,9 @@ seed = 0
 # %% [markdown]
 # ## See the whole thing first · core
 #
-# Follow the orange line from left to right: it's the word's own vector, passed on. Twice a branch leaves it, and the
-# branch's result is added to it. The numbers are those of *it* in our sentence, and the next sections compute them.
-# (The column *animal* is what the MLP will conclude.)
+# Follow the orange line from left to right: it's the word's own vector, carried through the block. Twice a branch
+# leaves the line, and its result is added back. The numbers are for the word *it* in our sentence; the next sections
+# compute them. (The column *animal* is what the MLP will conclude.)
 
 # %%
 it_comes_in = torch.tensor([0.0, 0.0, 1.0, 0.0])
@@ -65,8 +65,8 @@ plot_block(it_comes_in, it_fetches, it_concludes, columns=columns)
 show("The stream of a word: norm1 and attention, added; norm2 and the MLP, added.")
 
 # %% [markdown]
-# In words: each word normalises what it has, looks around, and *adds* what it found. Then it normalises again, works
-# on it alone, and *adds* what it concluded. As two lines:
+# In words: each word normalises what it has, looks around, and *adds* what it found. Then it normalises again, thinks
+# by itself, and *adds* what it concluded. In two formulas:
 #
 # $$x \leftarrow x + \mathrm{attn}(\mathrm{norm}_1(x)), \qquad x \leftarrow x + \mathrm{mlp}(\mathrm{norm}_2(x))$$
 #
@@ -86,19 +86,20 @@ show("The stream of a word: norm1 and attention, added; norm2 and the MLP, added
 # | **replaced** | 3.08 | 0.21 | 0 |
 # | **added** | 3.08 | 0.21 | 1 |
 #
-# Replaced, *it* has three legs and has forgotten that it's a pronoun. Added, it knows both. The sum that runs through
-# all blocks is called the *residual stream*, and each sub-layer adds its contribution to it.
+# If we replace the vector, *it* has three legs but has forgotten that it's a pronoun. If we add, it keeps both. The sum
+# that runs through all blocks is called the *residual stream*, and each sub-layer adds its contribution to it.
 #
 # ### Let two layers find out what *it* is
 #
 # Lesson 01 made a promise: two layers of attention can tell *it* in *… it was tired* from *it* in *… it was wide*. Now
 # they can, because there's a stream that carries what the first layer found to the second. Six features are enough.
-# *tired* is a state whose noun must be alive, *wide* one whose noun must be a place.
+# *tired* is a state that needs something alive, and *wide* a state that needs a place.
 #
-# - **First layer**: a pronoun asks for a state. The last word scores 4, the ten others score 0, so *it* gives it
-#   $e^4/(e^4 + 10) \approx 0.85$ of its attention. *it* is now 0.85 "wants alive", or 0.85 "wants place".
-# - **Second layer**: a word that wants something alive asks for it. A full wish scores 6, and that of *it* about
-#   $0.85 \cdot 6 = 5.1$.
+# - **First layer**: a pronoun asks for a state. The last word scores 4, the ten others score 0, so *it* gives that word
+#   $e^4/(e^4 + 10) \approx 0.85$ of its attention. Now *it* is 0.85 "wants alive" in one sentence and 0.85 "wants
+#   place" in the other.
+# - **Second layer**: a word that wants something alive asks for it. A wish of 1 would score 6; with 0.85, *it* scores
+#   about $0.85 \cdot 6 = 5.1$.
 
 # %%
 features = ["alive", "place", "pronoun", "state", "wants alive", "wants place"]
@@ -172,9 +173,10 @@ show("Replaced, it looks at all words alike, no matter how the sentence ends.")
 
 # %% [markdown]
 # With the sum, one set of weights reads both sentences: *it* finds the animal in the one and the street in the other.
-# Without it, *animal* asked for nothing in the first layer, got the average of all eleven words, and lost what it was.
-# *it* still asks for something alive, and every other word is 1/11 alive. And notice that *it* had to look at a word
-# that comes after it. Lesson 05's mask would have forbidden that: an encoder reads the finished text.
+# Without the sum, *animal*, which asked for nothing in the first layer, got the average of all eleven words and lost
+# what it was. *it* still asks for something alive, but now every other word is 1/11 alive. Notice also that *it* had to
+# look at a word after it. Lesson 05's mask would have forbidden that. An encoder has no such mask, because it reads the
+# finished text.
 #
 # ### Predict, then run: 24 layers of nothing but attention ({points}, difficulty 2, 3 minutes)
 #
@@ -186,7 +188,7 @@ show("Replaced, it looks at all words alike, no matter how the sentence ends.")
 # - **A**: near 0: random words through random matrices stay random
 # - **B**: near 1: all eleven words have become one and the same vector
 # - **C**: below 0: four heads pick different words, which drives them apart
-# - **D**: nowhere: after 24 layers the numbers have exploded
+# - **D**: it doesn't settle: after 24 layers the numbers have exploded
 
 # %%
 ### BEGIN SOLUTION
@@ -243,7 +245,8 @@ for several, style, label in (
     ax.plot([likeness(x) for x in several], label=label, **style)
 ax.set(xlabel="layers of attention", ylabel="mean cosine of two words")
 ax.set(
-    ylim=(-0.1, 1.08), title="Without residuals eleven words are one in three layers"
+    ylim=(-0.1, 1.08),
+    title="Without residuals, eleven words become one in three layers",
 )
 ax.legend(loc="lower right")
 show(
@@ -263,22 +266,22 @@ assert likeness(added[4]) < 0.6
 assert min(likeness(added[24]), likeness(blocks[24])) > 0.75  # a delay, not a cure
 
 # %% [markdown]
-# Three or four layers, and you couldn't tell the eleven words apart. Attention averages, and an average of averages of
+# After three or four layers you can't tell the eleven words apart. Attention averages, and an average of averages of
 # the same things forgets what the things were. The residual buys time, but it's no cure: after the 24 layers of the
 # question the words are nearly one *with* it as well. Dong, Cordonnier and Loukas, who proved the collapse, give the
 # MLPs some credit too. In the grey curve each layer has one, with random weights, and it delays the end only a little.
-# So residuals make a deep stack possible at the *start* of training. What becomes of the words after that is up to
+# So residuals make a deep stack possible at the *start* of training. What happens to the words after that depends on
 # what the layers learn to add.
 #
-# The plus sign has a second advantage, on the way back. The derivative of $x + f(x)$ is $1 + f'(x)$: whatever $f$
-# does to the gradient, the 1 carries a copy of it past.
+# The plus sign has a second advantage, in the backward pass. The derivative of $x + f(x)$ is $1 + f'(x)$: whatever $f$
+# does to the gradient, the 1 lets a copy of it through unchanged.
 
 # %% [markdown]
 # ## Normalise with a pencil · core
 #
-# Every layer adds to the stream, so its numbers grow. Attention can't ignore that: scores are products, and words
-# twice as large make scores four times as large. Lesson 02 showed what the softmax does then. So before a sub-layer
-# sees a word, the word is brought to a fixed size. Take one word's vector, $(1, 3, 4, 5, 7)$.
+# Every layer adds to the stream, so its numbers grow. Attention can't ignore that: scores are products, so if words
+# become twice as large, scores become four times as large, and lesson 02 showed what large scores do to a softmax. So
+# before a sub-layer sees a word, we bring the word to a fixed size. Take one word's vector, $(1, 3, 4, 5, 7)$.
 #
 # - **Mean**: $(1+3+4+5+7)/5 = 4$. Subtract it: $(-3, -1, 0, 1, 3)$.
 # - **Variance**: the mean of the squares, $(9+1+0+1+9)/5 = 4$. Its root, the standard deviation, is 2.
@@ -301,9 +304,9 @@ assert_close(F.layer_norm(word, (5,)), by_hand, atol=1e-5, rtol=0)
 print("divided by d:", word.var(correction=0).item(), " by d - 1:", word.var().item())
 
 # %% [markdown]
-# Ten times as large, or with 100 added everywhere: the norm can't tell. And look at the last line of the output.
-# `Tensor.var` divides by $d - 1$ unless you say otherwise, which is right for estimating a population from a sample.
-# Here nothing is estimated: the five numbers are all there are.
+# Multiply the word by ten, or add 100 to every entry: the norm can't tell the difference. Now look at the line the cell
+# printed. `Tensor.var` divides by $d - 1$ unless you say otherwise, which is right for estimating a population from a
+# sample. Here nothing is estimated: the five numbers are all there are.
 #
 # What does the norm do to a whole cloud of words? With $d = 3$ you can see it. Subtracting the mean drops every word
 # into one plane (the entries add up to 0), and dividing puts it on a circle of radius $\sqrt{3}$. Only the *direction*
@@ -331,19 +334,19 @@ axes[0].set_ylabel("along (1, 1, −2)")
 show("A cloud of 200 points before the norm; after it they lie on a circle.")
 
 # %% [markdown]
-# Short words and long ones, light and dark, are all on the circle. No other word was needed to put them there. In
+# Short words and long ones (light and dark dots) all end up on the circle. No word needed another word to get there. In
 # *batch* norm, by contrast, the rest of the batch has a say.
 #
 # ### Exercise: write the norm ({points}, difficulty 2, 10 minutes)
 #
-# Write `layer_norm(x, gain, bias, eps=1e-5)`, along the last axis.
+# Write `layer_norm(x, gain, bias, eps=1e-5)`, which normalises along the last axis.
 #
 # - `x` is `(…, d_model)` with any leading axes, `gain` and `bias` are `(d_model,)`. The result has the shape of `x`.
 #   As always.
 # - The variance is divided by `d_model`, and `eps` is inside the root.
 # - A word whose entries are all equal becomes `bias`, not `nan`.
-# - Vectors far from zero are tried as well, in float32: entries near 3000 with a standard deviation of 0.5. What
-#   float32 itself rounds there is allowed for.
+# - The check also tries vectors far from zero, in float32: entries near 3000 with a standard deviation of 0.5. It
+#   allows for what float32 itself rounds off there.
 # - `mean`, `var` and `sqrt` are what you need. Not allowed: `attnlib.layer_norm`, and anything that normalises for you:
 #   torch's layer norm, and its group, batch, instance and RMS norms, any of which can be made to do it.
 
@@ -381,12 +384,12 @@ check("layer_norm", layer_norm)
 # </details>
 
 # %% [markdown]
-# ## See two norms of one name disagree · more
+# ## See two versions of layer norm disagree · more
 #
-# People often get two details wrong, both of them in the [Annotated
+# Two details often go wrong, and both mistakes are in the [Annotated
 # Transformer](https://github.com/harvardnlp/annotated-transformer/issues/122) and in [code copied from
-# it](https://github.com/codertimo/BERT-pytorch/issues/30): `(x - mean) / (x.std() + eps)`. There, `std` divides by
-# $d - 1$, and $\epsilon$ is outside the root. How much does that matter? Watch one word, $(-1, 1, -1, 1, -1, 1, -1, 1)$
+# it](https://github.com/codertimo/BERT-pytorch/issues/30): `(x - mean) / (x.std() + eps)`. There, `std` divides by $d -
+# 1$, and $\epsilon$ is outside the root. How much does that matter? Watch one word, $(-1, 1, -1, 1, -1, 1, -1, 1)$
 # times a size that shrinks. The output should have the size 1, until $\epsilon$ is as large as the variance.
 
 # %%
@@ -408,10 +411,10 @@ ax.semilogx(sizes, outside, "--", color=ACCENT, linewidth=2, label=usual)
 ax.axvline(math.sqrt(1e-5), color="0.6", linestyle=":")
 ax.text(math.sqrt(1e-5) * 1.15, 0.1, "√ε = 0.003", color="0.35")
 ax.set(xlabel="size of the word", ylabel="size of the output")
-ax.set_title("With small words, two norms of one name disagree")
+ax.set_title("On small words, the two layer norms disagree")
 ax.legend(loc="center right")
 show(
-    "For small words the usual mistake gives outputs near 1, where the right norm "
+    "For small words the usual mistake gives outputs near 1, while the correct norm "
     "gives small ones."
 )
 
@@ -435,10 +438,10 @@ show(
 # $\Phi(0) = 0.5$, $\Phi(1) = 0.841$, $\Phi(-1) = 0.159$. So GELU takes 1 to 0.841, and $-1$ to $-0.159$: unlike ReLU,
 # it lets a little of the negative through. Exactly, $\Phi(x) = \frac12\left(1 + \mathrm{erf}(x/\sqrt2)\right)$.
 #
-# One hidden neuron with a pencil. Let it add up the legs, subtract twice the lanes, and subtract 1. For *it*, that's
-# $3.08 - 0.42 - 1 = 1.66$. Since $\Phi(1.66) = 0.95$, GELU gives 1.58, and the way down writes that to another
-# feature, *animal*. For *street*, with two lanes and no legs, it's $-5$, and GELU gives nothing. (We left out the
-# norm, to keep the numbers.)
+# Take one hidden neuron and a pencil. Let the neuron add up the legs, subtract twice the lanes, and subtract 1. For
+# *it*, that's $3.08 - 0.42 - 1 = 1.66$. Since $\Phi(1.66) = 0.95$, GELU gives 1.58, and $W^{\downarrow}$ writes that to
+# another feature, *animal*. For *street*, with two lanes and no legs, it's $-5$, and GELU gives almost nothing. (We
+# left out the norm, to keep the numbers.)
 
 # %%
 up, down = torch.tensor([1.0, -2.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 0.0, 1.0])
@@ -476,7 +479,7 @@ show("GELU beside ReLU; GELU by tanh differs from it by up to half a thousandth.
 # by tanh ([`gelu` in modeling.py](https://github.com/google-research/bert/blob/master/modeling.py)), and the best
 # known port of its weights uses the exact one.
 #
-# ### What no linear layer can say
+# ### What no linear layer can compute
 #
 # Let a word have two features, each 0 or 1, and ask whether *exactly one* of them is there: legs or lanes, but not
 # both. Then *it* has found its noun; with both, or neither, it's still in doubt. Suppose a linear layer $f$ (with bias)
@@ -534,8 +537,9 @@ check("mlp_by_hand", mlp_by_hand)
 # </details>
 
 # %% [markdown]
-# No word looks at a neighbour here, so word by word and all at once must give the same. And most of a block's weights
-# are in the MLP, not in attention: with $d_{hidden} = 4 d$ it's $8 d^2$ against the $4 d^2$ of the four projections.
+# No word looks at a neighbour here, so running the MLP word by word must give the same as running it on all words at
+# once. And most of a block's weights are in the MLP, not in attention: with $d_{hidden} = 4 d$ it's $8 d^2$ against the
+# $4 d^2$ of the four projections.
 
 
 # %%
@@ -651,16 +655,16 @@ check("EncoderBlock", EncoderBlock)
 # From here on, `Block` is your own if it passed its check, and `attnlib`'s if it hasn't yet.
 
 # %%
-# nbval-ignore-output: it says whose block is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose block is used, and that differs for a student
 Block = yours_or_ours("EncoderBlock", globals())
 
 # %% [markdown]
 # ## Find PyTorch's block in yours · more
 #
 # `nn.TransformerEncoderLayer` computes the same, once you've told it four things: the norm first, GELU, no dropout,
-# batch first. It stores its weights in another way (queries, keys and values below one another in one matrix, the
-# layers under other names), and `attnlib.from_torch` puts each of them where ours is. Its padding mask has True where
-# the padding is: the opposite of ours.
+# batch first. It stores its weights differently (queries, keys and values stacked in one matrix, the layers under other
+# names), and `attnlib.from_torch` copies each of them to its place in ours. Its padding mask has True where the padding
+# is: the opposite of ours.
 
 # %%
 torch.manual_seed(5)
@@ -686,8 +690,8 @@ assert_close(*gradients, atol=1e-11, rtol=1e-11)
 print("equal at", len(output), "real words, forward and backward")
 
 # %% [markdown]
-# One thing PyTorch's block (and the paper's code) does that ours leaves out: in training its `dropout` falls on the
-# attention weights as well. With a dropout of 0.1, *it* can't look at *animal* in one step out of ten, so it had
+# One thing PyTorch's block (and the paper's code) does that ours leaves out: in training it applies its `dropout` to
+# the attention weights as well. With a dropout of 0.1, *it* can't look at *animal* in one step out of ten, so it had
 # better not depend on a single word. Watch what a dropout of 0.5 does to a row of weights.
 
 # %%
@@ -846,10 +850,11 @@ check("DigitReader", DigitReader)
 
 # %% [markdown]
 # Now train it, with two blocks. A fifth of the images is kept back for the test; the network never trains on them.
-# 1,437 images isn't many, so a good half of them are nudged by a pixel each time. A shifted four is still a four.
+# 1,437 images isn't many, so each time a little more than half of them are shifted by a pixel. A shifted four is still
+# a four.
 
 # %%
-# nbval-ignore-output: it says whose reader is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose reader is used, and that differs for a student
 Reader = yours_or_ours("DigitReader", globals())
 
 # %%
@@ -931,8 +936,8 @@ show("The loss falls over 20 epochs; six test digits that were misread.")
 # You wouldn't have bet on some of these either. And all of it took two blocks and fewer than 40,000 weights.
 #
 # And where does the reader look? The block doesn't return its attention weights, but its layers are all there:
-# normalise, project, cut into heads, and lesson 02's formula gives them. The patch with the most ink asks; it has a
-# frame. Compare the eight heads: do they look at the same patches?
+# normalise, project, split into heads, and apply lesson 02's formula. The query is the patch with the most ink; it's
+# framed in the picture. Compare the eight heads: do they look at the same patches?
 
 
 # %%
@@ -1012,15 +1017,15 @@ show(
 
 # %% [markdown]
 # The framed patch asks, and each map shows which of the sixteen patches it attends to (the orange line is the outline
-# of the digit). The heads look at different patches. Have they *learned* to divide the work? The control says careful:
-# before training they have different favourites, too. But then a query's largest weight is 0.1 on average, not far
-# above the 0.06 of even weights. What training has added is that each head makes up its mind. And don't read too much
-# into one map: what a patch *does* with what it fetched is decided by the values, the output projection and the MLP.
-# Lesson 11 comes back to that.
+# of the digit). The heads look at different patches. Have they *learned* to divide the work? The control says to be
+# careful: before training they have different favourites too. But at that point a query's largest weight is 0.1 on
+# average, not far above the 0.06 of even weights. What training has added is that each head makes up its mind. And
+# don't read too much into one map: what a patch *does* with what it fetched is decided by the values, the output
+# projection and the MLP. Lesson 11 comes back to that.
 #
-# **Your turn.** Draw a digit: `.` is white, `+` is grey, `#` is black. Change it and run the cell. Does the reader
-# know it, and how sure is it? Then spoil it: move it by a pixel or two, or take one pixel away after the other. Which
-# of them changes its mind, and where do the heads look?
+# **Your turn.** Draw a digit: `.` is white, `+` is grey, `#` is black. Change it and run the cell. Does the reader know
+# it, and how sure is it? Then spoil it: move it by a pixel or two, or erase one pixel after another. Which change makes
+# the reader change its mind, and where do the heads look then?
 
 # %% tags=["unfolded"]
 drawing = """
@@ -1117,9 +1122,9 @@ check("mend_encoder_block", MendedBlock)
 # </details>
 
 # %% [markdown]
-# You can't see either mistake in a shape, in a loss that falls, or in an output that looks like numbers. You can see a
-# parameter without a gradient, and an input whose size has no effect. When you build something, ask what must *change*
-# if you change the input, and what must not. Then try.
+# Neither mistake shows in the shapes, in the loss, which still falls, or in the outputs, which look like any others.
+# What does show is a parameter without a gradient, and an input whose size has no effect. When you build something, ask
+# what must *change* if you change the input, and what must not. Then try.
 #
 # You have the block, and it reads. The first evening ends here. Read *Take this with you* at the end of the lesson, and
 # you can go on to lesson 07.
@@ -1129,8 +1134,8 @@ check("mend_encoder_block", MendedBlock)
 #
 # ## Second evening: where the norm goes, and what a block costs · more
 #
-# Nothing in the rest of the course depends on this part: it's 90 minutes, 45 of them a stretch exercise and running
-# time. You need the block and the reader of the first evening; run the cells above first (*Run → Run All Above
+# Nothing in the rest of the course depends on this part. It takes 90 minutes, 45 of them for a stretch exercise and
+# running time. You need the block and the reader of the first evening; run the cells above first (*Run → Run All Above
 # Selected Cell*, 20 seconds).
 
 # %% [markdown]
@@ -1138,7 +1143,7 @@ check("mend_encoder_block", MendedBlock)
 #
 # Two blocks were enough for the digits. Large models stack dozens of them, and there it matters where the norm is.
 #
-# The paper of 2017 put the norm *after* the sum, $x \leftarrow \mathrm{norm}(x + \mathrm{attn}(x))$: *post-LN*. BERT
+# The 2017 paper put the norm *after* the sum, $x \leftarrow \mathrm{norm}(x + \mathrm{attn}(x))$: *post-LN*. BERT
 # has it there, and PyTorch's block does unless you say `norm_first=True`. GPT-2, ViT and nearly everyone since put it
 # before the sub-layer: *pre-LN*, as you did. Look at the stream to see the difference. In post-LN it passes through
 # two norms in every block. In pre-LN nothing is in its way: it's a plain sum from the first block to the last.
@@ -1151,10 +1156,10 @@ show("Post-LN: the norms are on the stream itself, behind the two sums.")
 
 # %% [markdown]
 # What does that do to training? Take a pencil first. In pre-LN each sub-layer adds a vector of about the same size,
-# each in another direction, so the *squares* of the sizes add up: after $L$ blocks the stream has a size $s$ of about
-# $\sqrt{L}$. The last norm divides it by $s$. On the way back the gradient of everything in the stream is divided by
-# the same $s$. In post-LN every sum is normalised immediately, so $s$ is 1 at every depth. **So the last block of a
-# pre-LN stack should get the gradient of a post-LN stack's last block, divided by $s$.**
+# each in a different direction, so the *squares* of the sizes add up: after $L$ blocks the stream has a size $s$ of
+# about $\sqrt{L}$. The last norm divides it by $s$. In the backward pass the gradient of everything in the stream is
+# divided by the same $s$. In post-LN every sum is normalised immediately, so $s$ is 1 at every depth. **So the last
+# block of a pre-LN stack should get the gradient of a post-LN stack's last block, divided by $s$.**
 #
 # Measure it. Stacks of both kinds with the same starting weights classify random words. We take the norm of the
 # gradient (its length, as of one long vector) at each block's `mlp.down`, before the first step, and the size (root
@@ -1176,7 +1181,7 @@ def first_gradients(depth: int, *, norm_first: bool, seed: int) -> tuple[Tensor,
 
 
 def mean_of_eight(depth: int, *, norm_first: bool) -> tuple[Tensor, float]:
-    """Single starts differ by half; the mean of eight is steadier."""
+    """Single runs differ by up to half; the mean of eight is steadier."""
     starts = [
         first_gradients(depth, norm_first=norm_first, seed=seed) for seed in range(8)
     ]
@@ -1239,8 +1244,8 @@ show(
 #
 # ### Stretch: a post-LN block ({points}, difficulty 4, 35 minutes)
 #
-# Write `PostNormBlock(d_model, num_heads, mlp_ratio=4.0)` with `forward(x, key_mask=None)`, and stacks of twelve will
-# be trained with it below.
+# Write `PostNormBlock(d_model, num_heads, mlp_ratio=4.0)` with `forward(x, key_mask=None)`. Below, you'll train stacks
+# of twelve of them.
 #
 # - The same layers under the same names as in `EncoderBlock` ($\epsilon$ included), without dropout, and the same
 #   `key_mask`. As always.
@@ -1278,8 +1283,8 @@ check("PostNormBlock", PostNormBlock)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `__init__` is that of `EncoderBlock`. In `forward` the sub-layers see the stream as it is, and each sum goes through
-# a norm before anybody else sees it.
+# `__init__` is the same as in `EncoderBlock`. In `forward` the sub-layers see the stream as it is, and each sum goes
+# through a norm before anything else sees it.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1296,19 +1301,19 @@ check("PostNormBlock", PostNormBlock)
 # </details>
 
 # %% [markdown]
-# ## Warm up, slow down, or choose the other norm · more
+# ## Warm up, lower the rate, or switch to pre-LN · more
 #
-# Does a deep post-LN stack therefore need a *warm-up*, steps with a small learning rate before it may rise? Train
-# twelve blocks on the digits, with 200 steps of Adam. Your reader is given these blocks and larger patches, 4×4: four
-# words to an image, which makes it quick. Post-LN at once with the full rate, $3 \cdot 10^{-3}$; post-LN with 150
-# steps of warm-up; pre-LN at once.
+# So does a deep post-LN stack need a *warm-up*, a run of steps in which the learning rate rises slowly? Train twelve
+# blocks on the digits, with 200 steps of Adam. Your reader gets these blocks and larger patches, 4×4: four words to an
+# image, which makes it quick. We compare post-LN at the full rate from the first step, $3 \cdot 10^{-3}$; post-LN with
+# 150 steps of warm-up; and pre-LN at the full rate from the first step.
 #
 # That alone would prove little: the warm-up also makes the *average* rate smaller. So there are two controls without
 # any warm-up. One keeps the warm-up's mean rate, about $1.9 \cdot 10^{-3}$, all the time, and one a third of the full
 # rate, $10^{-3}$.
 
 # %%
-# nbval-ignore-output: it says whose block is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose block is used, and that differs for a student
 PostBlock = yours_or_ours("PostNormBlock", globals())
 
 
@@ -1338,7 +1343,7 @@ def losses_of(kind: type[nn.Module], rates: Tensor) -> list[float]:
 full = torch.full((200,), 3e-3)
 rising = full * ((torch.arange(200) + 1) / 150).clamp(max=1)
 trials = {
-    "post-LN at once": (PostBlock, full, ACCENT, "-"),
+    "post-LN, full rate from step 1": (PostBlock, full, ACCENT, "-"),
     "post-LN, 150 steps of warm-up": (PostBlock, rising, ACCENT, ":"),
     "post-LN, the warm-up's mean rate": (
         PostBlock,
@@ -1347,7 +1352,7 @@ trials = {
         "-.",
     ),
     "post-LN, a third of the rate": (PostBlock, full / 3, GREY, "--"),
-    "pre-LN at once": (Block, full, INK, "-"),
+    "pre-LN, full rate from step 1": (Block, full, INK, "-"),
 }
 runs = {name: losses_of(kind, rates) for name, (kind, rates, *_) in trials.items()}
 ends = {name: sum(losses[-15:]) / 15 for name, losses in runs.items()}
@@ -1367,37 +1372,37 @@ for name, (_, _, colour, line) in trials.items():
 ax.axhline(math.log(10), color="0.7", linewidth=1)
 ax.text(200, math.log(10) + 0.05, "ln 10: guessing", color="0.35", ha="right")
 ax.set(xlabel="step", ylabel="loss")
-ax.set_title("At once and at the full rate, only pre-LN learns")
+ax.set_title("At the full rate from the first step, only pre-LN learns")
 ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 show(
     "Post-LN at the full rate stays at guessing. With 150 steps of warm-up, at the "
-    "warm-up's mean rate, or at a third of the rate, the loss falls. Pre-LN learns at "
-    "once and ends lowest."
+    "warm-up's mean rate, or at a third of the rate, the loss falls. Pre-LN learns "
+    "from the start and ends lowest."
 )
 
 # %% [markdown]
-# Same starting weights, same number of steps. At the full rate and at once, post-LN never gets beyond guessing. With a
-# warm-up of most of the run it learns, and so it does *without* any warm-up at a third of the rate. (BERT's warm-up was
-# one step in a hundred, at a far lower rate.) At the warm-up's mean rate it's a gamble: this start learns, and of five
-# others that we tried, one had begun to, and four still guessed at the end. So "post-LN needs a warm-up" says too much.
-# It can't bear a high rate at the beginning, and a warm-up is one way to spare it that. Pre-LN needs no such care here.
-# It asks for one thing in return: since its stream is never normalised on the way, a last norm has to follow the last
-# block, as in your reader.
+# All runs have the same starting weights and the same number of steps. At the full rate from the first step, post-LN
+# never gets beyond guessing. With a warm-up over most of the run it learns, and it also learns *without* any warm-up at
+# a third of the rate. (BERT's warm-up was one step in a hundred, at a far lower rate.) At the warm-up's mean rate it's
+# a gamble: this start learns, and of five others that we tried, one had begun to learn by the end and four were still
+# guessing. So "post-LN needs a warm-up" says too much. It can't bear a high rate at the beginning, and a warm-up is one
+# way to spare it that. Pre-LN needs no such care here. It asks for one thing in return: since its stream is never
+# normalised on the way, a last norm has to follow the last block, as in your reader.
 
 # %% [markdown]
 # ## Count what a block costs · more
 #
 # Write $N$ for the number of words and $D$ for `d_model`, as is usual where costs are counted. A block does two kinds
 # of work. Word by word: four projections of $D \times D$ and the MLP's two matrices of $D \times 4D$, which is $12 N
-# D^2$ multiplications. Between words: $N^2$ scores of $D$ multiplications over all heads, and as many for the
-# mixture, which is $2 N^2 D$. From which length on does the work *between* words outweigh the work *word by word*? For
-# $D = 64$, guess before you go on: $N = 8$, $64$, $384$ or $4096$?
+# D^2$ multiplications. Between words: $N^2$ scores of $D$ multiplications over all heads, and as many for the mixture,
+# which is $2 N^2 D$. At what length does the work *between* words start to outweigh the work *word by word*? For $D =
+# 64$, guess before you go on: $N = 8$, $64$, $384$ or $4096$?
 #
-# ### Exercise: write the block's bill ({points}, difficulty 2, 10 minutes)
+# ### Exercise: count the cost of a block ({points}, difficulty 2, 10 minutes)
 #
-# Now for any block, and with the heads in it. Write `block_cost(lengths, d_model, num_heads, d_hidden)`; what follows
-# is counted with it. Take a pencil first. For one score in one head, how many numbers are multiplied? And for all
-# scores, in all heads?
+# Now do it for any block, heads included. Write `block_cost(lengths, d_model, num_heads, d_hidden)`; the cells below
+# count with it. Take a pencil first. For one score in one head, how many numbers are multiplied? And for all scores, in
+# all heads?
 #
 # - `lengths` is an int64 tensor `(n,)`, the numbers of words you ask about, so that one call gives a whole curve.
 #   The others are whole numbers. `num_heads` divides `d_model`; `d_hidden` is the width of the MLP and may be any.
@@ -1448,12 +1453,13 @@ check("block_cost", block_cost)
 # </details>
 
 # %%
-# nbval-ignore-output: it says whose count is used, which is another one in a student's notebook
+# nbval-ignore-output: it says whose count is used, and that differs for a student
 cost = yours_or_ours("block_cost", globals())
 
 # %% [markdown]
-# Is the count true? PyTorch can watch the products of a block while it runs. It counts "FLOPs", additions included, so
-# they're twice as many. (The fused attention of a CPU escapes its eye, so it's given the plain one.)
+# Is the count right? PyTorch can count a block's operations while it runs. It counts *FLOPs*, additions included, so
+# its numbers are twice ours. (It can't see inside the CPU's fused attention, so for this we make the block use the
+# plain one.)
 
 
 # %%
@@ -1481,17 +1487,18 @@ for d_hidden in (128, 256, 512):  # both kinds of work are equal at N = 2D + d_h
 
 # %% [markdown]
 # Sixteen heads multiply no more than one does, because each is a sixteenth as wide. What grows is the tables, one per
-# head. And at 384 words both kinds of work cost the same. If you guessed 64, where $N = D$: the factors count. $N^2 D$
-# comes twice, and $N D^2$ twelve times. Set $2N^2D = 4ND^2 + 2ND\,d_{hidden}$, divide by $2ND$, and $N = 2D +
+# head. And at 384 words both kinds of work cost the same. If you guessed 64, where $N = D$, you left out the factors:
+# $N^2 D$ comes twice, and $N D^2$ twelve times. Set $2N^2D = 4ND^2 + 2ND\,d_{hidden}$, divide by $2ND$, and $N = 2D +
 # d_{hidden}$ is left; with an MLP four times as wide as a word that's $6D$.
 #
-# A multiplication isn't a millisecond. So measure both kinds of work as well, and put the two pictures side by side.
+# Multiplications aren't milliseconds, though, so time both kinds of work as well, and put the two pictures side by
+# side.
 
 
 # %%
 @torch.no_grad()
 def seconds(work, *inputs: Tensor) -> float:
-    """The fastest of seven runs: whatever else the machine does can only add to it."""
+    """The fastest of seven runs: anything else the machine does can only slow it down."""
     times = []
     for _ in range(7):
         started = time.perf_counter()
@@ -1547,12 +1554,12 @@ assert between[0] < alone[0]
 assert between[-1] > alone[-1]
 
 # %% [markdown]
-# Measured, the curves cross as well, but not at $N = 6D$: where they do depends on the machine, because the two kinds
-# of work run at different speeds. Between words there's more to do than multiply: the softmax needs an exponential for
-# each of the $h N^2$ weights, and the tables are written to memory and read again, which is slow once they no longer
-# fit into the fast part of it. (Lesson 10 is about not writing them.) For our sixteen patches none of this matters. For
-# $D = 768$ and 512 words, as in BERT, $N$ is far below $6D = 4608$, and nine tenths of the multiplications are word by
-# word.
+# The measured curves cross as well, but not at $N = 6D$. Where they cross depends on the machine, because the two kinds
+# of work run at different speeds. The work between words is more than multiplication: the softmax needs an exponential
+# for each of the $h N^2$ weights, and the tables are written to memory and read again, which is slow once they no
+# longer fit into the fast part of it. (Lesson 10 is about not writing them.) For our sixteen patches none of this
+# matters. For $D = 768$ and 512 words, as in BERT, $N$ is far below $6D = 4608$, and nine tenths of the multiplications
+# are word by word.
 
 # %%
 alone, between, _ = cost(torch.tensor([512]), 768, 12, 3072)
@@ -1573,7 +1580,7 @@ assert_close((alone / (alone + between)).item(), 0.9, atol=5e-3, rtol=0)
 # | in GPT-2 | 12 blocks, pre-LN, 768 wide, MLP 3,072, GELU by tanh; weights of attention packed (3 h d) |
 # | in BERT | 12 blocks, post-LN, 768 wide, 10,000 steps of warm-up, GELU by tanh (exact in its ports) |
 #
-# You can now build the block that ViT is stacked from, and with a mask GPT-2, say what its plus signs, norms and MLP
+# You can now build the block that ViT is stacked from (and, with a mask, GPT-2), say what its plus signs, norms and MLP
 # are for, and train two of them to read.
 #
 # ## Think further · more
@@ -1612,7 +1619,7 @@ assert_close((alone / (alone + between)).item(), 0.9, atol=5e-3, rtol=0)
 # - [Geva et al., 2020](https://arxiv.org/abs/2012.14913): what's in the MLP? They read its two matrices as keys and
 #   values, and find a memory.
 #
-# **Next:** your reader learned a list of sixteen positions by heart, and would be lost in a larger picture. 07 asks
-# how to tell a word where it is, so that it also works for lengths never seen.
+# **Next:** your reader learned a list of sixteen positions by heart, and would be lost in a larger picture. Lesson 07
+# asks how to tell a word where it is in a way that also works at lengths it has never seen.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/06_encoder_block.ipynb`.*

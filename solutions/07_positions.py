@@ -2,8 +2,9 @@
 # # 07 · Positions: tell the words where they are
 #
 # *The animal did not cross the street.* *The street did not cross the animal.* You see two different stories.
-# Attention, as you've built it so far, sees one bag of words. In this lesson you give it an order, in three of the ways
-# real models do it, and then you train them all to find out what each one can and can't do.
+# Attention, as you've built it so far, sees the same bag of words in both. In this lesson you tell it the order, in
+# three of the ways real models do it, and then train models with all of them to find out what each way can and can't
+# do.
 #
 # (There are more ways. The simplest is a table of positions that is learned, as in lesson 06, in BERT and in GPT-2. You
 # train that one here too.)
@@ -15,8 +16,8 @@
 # | **You need** | the clock of lesson 03, the masks of 05, the norms and MLPs of 06, and a pencil |
 # | **Time** | core 70 minutes, everything 2 hours 15 minutes |
 #
-# The models at the end run on your functions, each as soon as it passes its check. What a letter stands for is in the
-# [table of symbols](00_start_here.ipynb#Symbols).
+# The models at the end use each of your functions as soon as it passes its check. All symbols are in the [table of
+# symbols](00_start_here.ipynb#Symbols).
 
 # %%
 import functools
@@ -38,7 +39,7 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 seed = 0  # `python -m benchmarks.other_seeds 07_positions` runs this lesson with others
 
 # %% [markdown]
-# ## Exchange two words, and nobody notices · core
+# ## Swap two words, and attention can't tell · core
 #
 # Take any embeddings and any matrices, and send both sentences through self-attention. Then compare what the word
 # *animal* has learned about its sentence. It's second in one and last in the other.
@@ -72,18 +73,18 @@ print("animal:", [round(x, 3) for x in first[1, :4].tolist()], "in both sentence
 
 # %% [markdown]
 # They're equal, up to rounding. Who crossed whom is lost, and no training can bring it back, because nothing in the
-# chain treats one position differently from another. What's the least we have to add?
+# computation treats one position differently from another. What's the least we have to add?
 #
 # A causal mask might be enough. It knows an order, after all, since it lets each word see only those before it.
 #
 # ### Predict, then run: the first two words change places ({points}, difficulty 2, 3 minutes)
 #
-# One layer of *causal* self-attention, without positions. Two sentences differ in one thing only: their first two words
-# have changed places. Compare the outputs word by word. Whose output differs?
+# Take one layer of *causal* self-attention, without positions, and two sentences that differ in one thing only: their
+# first two words have swapped places. Compare the outputs word by word. Whose output differs?
 #
 # - **A**: every word's, because later words look back at a different beginning
 # - **B**: the first word's and the second's, because later ones still see the same words
-# - **C**: nobody's, because each word takes its output along when it moves
+# - **C**: no word's, because each word's output moves with it
 # - **D**: the first word's, the second's and the last one's, which sees the whole sentence
 
 # %%
@@ -111,11 +112,11 @@ assert apart[2:].max() < 1e-5
 # %% [markdown]
 # The mask tells a word *how many* words come before it, and that's something. An even share of attention is $1/2$ at
 # the second position and $1/3$ at the third, and a deeper network can use that to count. But one layer never sees the
-# order those words came in. A second one can find traces of it, because the first two outputs did change. It's easier
-# to learn if we say where each word is.
+# order those words came in. A second layer can find traces of it, because the first two outputs did change. But
+# learning is much easier if we tell the model where each word is.
 
 # %% [markdown]
-# ## Write the position down as hands of a clock · core
+# ## Write each position as the hands of a clock · core
 #
 # Could you add the number itself, 0, 1, 2, …, to one feature of each word? At position 1000 it would drown out every
 # other feature. Divide by the length, then? Now *the word before* is at distance 0.1 in one text and at 0.01 in
@@ -223,7 +224,7 @@ show(
 )
 
 # %% [markdown]
-# Compare two columns: neighbours differ in the top row, and columns far apart at the bottom.
+# Compare pairs of columns: neighbours differ in the top row, distant ones in the bottom rows.
 #
 # Why two numbers for one hand? Because a step forward is then a *rotation*, the same one from any start. To go from
 # position $p$ to $p + s$, turn each hand by $s\,\theta_i$. As a matrix $R(s)$, for one hand (its rows are the addition
@@ -256,9 +257,9 @@ assert_close(table[3:], table[:-3] @ step(3, 32).T, atol=1e-5, rtol=0)
 assert_close(table[40:50], table[:10] @ step(40, 32).T, atol=1e-5, rtol=0)
 
 # %% [markdown]
-# ## Turn the words instead · core
+# ## Turn the queries and keys instead · core
 #
-# The paper of 2017 *added* this table to the embeddings, and left it to $W^Q$ and $W^K$ to get it out again. Leave the
+# The 2017 paper *added* this table to the embeddings, and left it to $W^Q$ and $W^K$ to get it out again. Leave the
 # two matrices out for a moment, and look at the score, with $x$ for what a word is and $p$ for where it is:
 #
 # $$(x_i + p_i) \cdot (x_j + p_j) = x_i \cdot x_j + x_i \cdot p_j + p_i \cdot x_j + p_i \cdot p_j$$
@@ -266,17 +267,17 @@ assert_close(table[40:50], table[:10] @ step(40, 32).T, atol=1e-5, rtol=0)
 # Four terms, and two of them mix *what* with *where*. The score depends on both positions, and "two words back" has to
 # be learned in spite of these two terms.
 #
-# In 2021 [Su and others](https://arxiv.org/abs/2104.09864) drew the conclusion from the rotation. Leave the embeddings
-# alone, they said, and turn queries and keys by their positions. Take two columns, and one hand with $\theta = 30°$, as
-# on the clock of lesson 03.
+# In 2021 [Su and others](https://arxiv.org/abs/2104.09864) used the rotation itself. Leave the embeddings alone, they
+# said, and turn the queries and keys by their positions. Take two columns, and one hand with $\theta = 30°$, as on the
+# clock of lesson 03.
 #
 # - A query $(1, 0)$ at position 5 is turned by $150°$, a key $(1, 0)$ at position 3 by $90°$. Their dot product is
 #   $\cos(150° - 90°) = \cos 60° = 0.5$.
 # - Move both by seven words, to 12 and 10: $360°$ and $300°$. Their dot product is $\cos 60° = 0.5$ again.
 #
-# A dot product depends on the angle *between* two vectors. Turn both by the same angle and it doesn't change, so only
-# the difference between the two positions is left in it. In lesson 03 a matrix turned the query's hand back by one
-# hour, to find the word before. This is that clock again, for every pair of columns, each at its speed.
+# A dot product depends on the angle *between* two vectors. Turn both by the same angle and it doesn't change, so it
+# depends only on the difference between the two positions. In lesson 03 a matrix turned the query's hand back by one
+# hour, to find the word before. Here is that clock again, one for every pair of columns, each with its own speed.
 
 # %%
 for place_q, place_k in ((5, 3), (12, 10)):
@@ -376,7 +377,7 @@ check("rotate", rotate)
 # %% [markdown]
 # Now test it. Turn a query and a key at any two positions, move both by the same $s$, and the score must stay the same.
 # Rotating a pair of columns is also multiplying one complex number $a + bi$ by $e^{i\alpha}$, which is how some models
-# write it. And the sinusoidal table is in there as well: it's one vector, turned.
+# write it. And the sinusoidal table is in there as well: it's a single vector, turned to each position.
 
 # %%
 turn = yours_or_ours("rotate", globals())
@@ -405,8 +406,7 @@ assert_close(turn(table[:1].expand(11, 32), -places), table[:11], atol=1e-5, rto
 print(f"score at 5 and 3, and at every other pair two apart: {score.item():.4f}")
 
 # %% [markdown]
-# The last assertion has a minus in it because the table has its sine in front. Seen that way round, the hands turn
-# clockwise.
+# The last assertion has a minus sign because the table puts the sine first. Drawn that way, the hands turn clockwise.
 #
 # Here it is in motion, with your function: four pairs of columns, a query in orange, a key in blue two words behind it,
 # and both walking through the text.
@@ -459,16 +459,16 @@ film(
 # as it comes with `transformers`, pair the *halves*, (0, d/2), (1, d/2 + 1), … Both are rotary, and one is as good as
 # the other. But load the weights of one into the code of the other, and the scores are wrong, with no error anywhere.
 #
-# The cure is to sort the columns once. For a head of six columns:
+# The fix is to reorder the columns once. For a head of six columns:
 #
 # ```text
 # neighbours   0 1 2 3 4 5      pairs (0,1) (2,3) (4,5)
 # halves       0 2 4 1 3 5      the same pairs, now at distance 3
 # ```
 #
-# If the columns of $W^Q$ and $W^K$ are sorted the same way, so are queries and keys, and a dot product doesn't care in
-# what order its terms are added. `attnlib.to_half_pairs` does that for all heads at once. It splits the columns into
-# `(heads, pairs, 2)`, swaps the last two axes, and flattens.
+# If the columns of $W^Q$ and $W^K$ are reordered the same way, so are those of the queries and keys, and a dot product
+# doesn't care in what order its terms are added. `attnlib.to_half_pairs` does that for all heads at once. It splits the
+# columns into `(heads, pairs, 2)`, swaps the last two axes, and flattens.
 
 
 # %%
@@ -499,11 +499,11 @@ unsorted = [
 expected = by_neighbours[0] @ by_neighbours[1].mT  # (h, n, n)
 assert_close(by_halves[0] @ by_halves[1].mT, expected, atol=1e-4, rtol=0)
 off = (unsorted[0] @ unsorted[1].mT - expected).abs().max()
-print(f"sorted: equal.  Not sorted: a score is off by {off:.1f}")
+print(f"reordered: equal.  Not reordered: a score is off by {off:.1f}")
 assert off > 1
 
 # %% [markdown]
-# ## Charge for distance · more
+# ## Charge for distance: ALiBi · more
 #
 # The third way is the simplest. [Press and others](https://arxiv.org/abs/2108.12409) leave queries and keys alone and
 # take something off each score, a fixed price per word of distance. Nothing is learned. Suppose that four keys have the
@@ -516,7 +516,7 @@ assert off > 1
 # | weight | 0.10 | 0.17 | 0.28 | 0.46 |
 #
 # Each head has a price of its own, the *slope*. For eight heads the slopes are $\frac12, \frac14, \frac18, …,
-# \frac1{256}$. The first head hardly attends further than a few words. For the last one, a word a hundred positions
+# \frac1{256}$. The first head hardly attends beyond the last few words. For the last head, a word a hundred positions
 # back still weighs two thirds as much as the nearest. The method is called ALiBi, *attention with linear biases*.
 #
 # When the number of heads $h$ is a power of two, head $i$, counted from 1, has the slope $2^{-8i/h}$. GPT-2 has 12
@@ -603,7 +603,7 @@ assert_close(
 print("slopes of four heads:", (-bias_of(4, 1, 2)[:, 0, 0]).tolist())
 
 # %% [markdown]
-# ## See what the score knows · core
+# ## See what the score depends on · core
 #
 # Take one query vector and one key vector, and three schemes: the table added, the rotation, and ALiBi, which leaves
 # queries and keys alone and takes a fixed price off the score for each word of distance. Put the query at position 40
@@ -611,7 +611,7 @@ print("slopes of four heads:", (-bias_of(4, 1, 2)[:, 0, 0]).tolist())
 # the two curves coincide.
 
 # %%
-# again, for those who left out the section above
+# again, for those who skipped the section above
 bias_of = yours_or_ours("alibi_bias", globals())
 torch.manual_seed(seed)
 q, k = torch.randn(32), torch.randn(32)
@@ -656,8 +656,8 @@ show(
 )
 
 # %% [markdown]
-# Two of the three know only the distance, but they differ. The rotation gives a curve with hills and valleys, and the
-# query and the key decide where. ALiBi's ramp can only go down. Keep that in mind for what comes next.
+# Two of the three know only the distance, but they differ. The rotation gives a curve with hills and valleys, and where
+# those are depends on the query and the key. ALiBi's ramp can only go down. Keep that in mind for what comes next.
 #
 # ## Train them: name the word two back · core
 #
@@ -667,18 +667,17 @@ show(
 #   position counts. Then the same model gets texts of 64 tokens, four times what it was trained on.
 # - **English text.** Predict the next character. The model is trained on 64 characters at a time, and then reads 256.
 #
-# All models are alike apart from the positions, a few lines around your functions. There are five kinds: no positions
-# at all, a *learned* table (lesson 06's list), the sinusoidal table, rotary, and ALiBi. For two back they have one
-# layer and no MLP, for English two layers with MLPs (`thinks=True`). `window` is for the test: with a window of 16,
-# each token sees only the last 16, itself included.
+# All models are the same except for their positions, which take a few lines around your functions. There are five
+# kinds: no positions at all, a *learned* table (lesson 06's list), the sinusoidal table, rotary, and ALiBi. For two
+# back they have one layer and no MLP, for English two layers with MLPs (`thinks=True`). `window` is for the test: with
+# a window of 16, each token sees only the last 16, itself included.
 
 # %%
 bias_for = functools.cache(bias_of)  # asked once for each length
 
 
 class PlacedAttention(nn.Module):
-    """Causal self-attention in which `kind` says how positions get in; x (b, n,
-    d_model)."""
+    """Causal self-attention; `kind` says how positions enter. x (b, n, d_model)."""
 
     def __init__(self, kind: str, d_model: int, num_heads: int):
         super().__init__()
@@ -752,8 +751,8 @@ class PlacedModel(nn.Module):
 # %% [markdown]
 # ### Exercise: train with a warm-up ({points}, difficulty 3, 15 minutes)
 #
-# In lesson 05 you were given the rates. Now make them. Write `train_with_warmup(model, ids, targets, lr, warmup,
-# make)`, the loop nearly every transformer is trained with.
+# In lesson 05 you were given the learning rates. Now you compute them yourself. Write `train_with_warmup(model, ids,
+# targets, lr, warmup, make)`, the loop nearly every transformer is trained with.
 #
 # - `ids` is `(steps, b, n)`, a batch for each step. `targets` is `(steps, b, m)`, one for each of the *last* $m$
 #   tokens, with $m \le n$. (The first tokens of a text may have nothing to name.) `model(ids[0])` gives logits `(b, n,
@@ -910,9 +909,9 @@ for kind in ("rotary", "ALiBi", "sinusoidal"):
     readers[kind] = reader
 
 # %% [markdown]
-# All get the same test, pieces of 256 characters. Each reads them twice, once seeing everything, and once seeing only
-# the last 32 characters. The picture shows both tasks. A pale band marks the length of training: watch what each line
-# does when it leaves the band.
+# All three models get the same test, pieces of 256 characters. Each model reads them twice, once seeing everything, and
+# once seeing only the last 32 characters. The picture shows both tasks. A pale band marks the lengths seen in training:
+# watch what each line does when it leaves the band.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -972,7 +971,7 @@ left.set(
     xlabel="position",
     ylabel="share right",
     ylim=(-0.09, 1.09),
-    title="Two back: only a rotary window goes on",
+    title="Two back: only rotary in a window keeps going",
 )
 left.legend(loc="upper right", bbox_to_anchor=(1, 0.9))
 for place, height, colour in ((21, 0.62, ACCENT), (40, 0.37, ACCENT)):
@@ -1017,24 +1016,24 @@ show(
 # - **Learned and sinusoidal** tables know the position exactly, but only as far as they were trained. The learned table
 #   has random numbers in the rows it never used. The sinusoidal one has well-defined rows there, but $W^Q$ and $W^K$
 #   have never seen them. A window doesn't make those positions any less new.
-# - **Rotary** says *where*, exactly two back, and goes on doing so for a few words beyond the trained length. Then it
+# - **Rotary** says *where*, exactly two back, and keeps doing so for a few words beyond the trained length. Then it
 #   breaks, and not because the positions are too large: the score at distance 2 is the same everywhere, as you saw
-#   above. But there are more and more *other* distances, and this query and these keys were never trained to keep quiet
-#   at those. A window shuts them out, and that's the whole repair.
+#   above. But there are more and more *other* distances, and nothing in training taught the query and these keys to
+#   score low there. A window shuts those distances out, and that's the whole repair.
 # - **ALiBi** says *how far*: near, not two back. Its ramp has no peak at 2, so in the left picture it's wrong three
 #   times out of four, at every length. In the right picture, nearness is most of what the next letter needs, and ALiBi
 #   doesn't break.
 #
-# *Why does rotary fall just at 21 and again at 40?* Read it off the clock. Beyond the trained length, a distance is
-# mistaken for 2 if the fast hands stand where they stand at 2. From 2 to 21 there are 19 words. Heads are 16 wide, so
-# the fastest hand turns by 1 radian a word and the next by $10000^{-2/16} = 0.32$:
+# *Why does rotary fall at exactly 21, and again at 40?* You can read it off the clock. Beyond the trained length, a
+# distance is mistaken for 2 if the fast hands point where they point at 2. From 2 to 21 there are 19 words. Heads are
+# 16 wide, so the fastest hand turns by 1 radian a word and the next by $10000^{-2/16} = 0.32$:
 
 # %%
 width = 16  # d_model 64, four heads
 
 
 def turns(words: int, hand: int, d: int) -> float:
-    """How often a hand goes around in this many words."""
+    """How many turns a hand makes over this many words."""
     return words * 10000 ** (-2 * hand / d) / (2 * math.pi)
 
 
@@ -1053,8 +1052,9 @@ assert looks_like_two[:2] == [21, 40]
 
 # %% [markdown]
 # At a distance of 21 the two fastest hands are back where they were at 2, to within a twentieth of a turn. The first
-# query with such a key is at position 21, and at 40 a second one joins in. (The slower hands could tell 21 from 2. But
-# in 16 words even the fastest of them makes only a quarter of a turn, and this model has not learned to use them.)
+# query with a key that far back is at position 21, and from position 40 on there is a second such distance. (The slower
+# hands could tell 21 from 2. But in 16 words even the fastest of them makes only a quarter of a turn, and this model
+# has not learned to use them.)
 
 # %% [markdown]
 # ## Test the diagnosis · more
@@ -1225,8 +1225,9 @@ check("mend_rotary", attend_after_cache)
 
 # %% [markdown]
 # Both bugs are hard to see. With an empty cache the first one makes no difference, so a single-pass test passes. With
-# the second one every shape is right, and nothing looks wrong. The question of every lesson finds them: what must stay
-# the same if I do the same thing in another way? Here, the whole text at once, and in two pieces.
+# the second one every shape is right, and nothing looks wrong. The question this course keeps asking finds them both:
+# what must stay the same if I compute it another way? Here that means the whole text at once, and the text in two
+# pieces.
 
 # %%
 step_by_step = yours_or_ours("mend_rotary", globals(), called="attend_after_cache")
@@ -1264,8 +1265,9 @@ print("seven words, then four more: the same as eleven at once")
 # **What real models do today**
 #
 # - Rotary is nearly everywhere: LLaMA, Mistral, Qwen, Gemma. A larger base makes slower hands, for longer texts.
-# - Longer texts come from squeezed positions and a little more training: position interpolation (Chen et al. 2023), and
-#   YaRN (Peng et al. 2023), which squeezes the slow hands and leaves the fast ones alone. `rotate` takes fractions.
+# - Models are extended to longer texts by squeezing the positions and training a little more: position interpolation
+#   (Chen et al. 2023), and YaRN (Peng et al. 2023), which squeezes the slow hands and leaves the fast ones alone.
+#   `rotate` takes fractions.
 # - BLOOM and MPT use ALiBi. Some recent models leave positions out of some layers altogether; Kazemnejad et al. (2023)
 #   found that a causal decoder without any can do surprisingly well.
 #
@@ -1295,8 +1297,8 @@ print("seven words, then four more: the same as eleven at once")
 # - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.5: half a page, with the reason for the
 #   sinusoids, "it may allow the model to extrapolate to sequence lengths longer than the ones encountered during
 #   training". You've tested that.
-# - [Su et al. 2021](https://arxiv.org/abs/2104.09864), RoFormer: sections 3.1 and 3.2 derive the rotation from the wish
-#   that only the distance should count.
+# - [Su et al. 2021](https://arxiv.org/abs/2104.09864), RoFormer: sections 3.1 and 3.2 derive the rotation from the
+#   requirement that only the distance counts.
 # - [Press et al. 2021](https://arxiv.org/abs/2108.12409), *Train Short, Test Long*: figure 1 is your right picture, on
 #   a large model.
 # - [Chen et al. 2023](https://arxiv.org/abs/2306.15595), position interpolation: how one factor in `positions` made
@@ -1305,7 +1307,7 @@ print("seven words, then four more: the same as eleven at once")
 #   learns a number for each *bucket* of distances (1, 2, 3, …, 16 to 18, 19 and 20, …) and adds it to the score.
 # - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): what each kind does on tasks where length is everything.
 #
-# **Next:** you have attention, masks, blocks and positions. What's still missing before all of it writes, and how would
-# you know that it writes well? Lesson 08 puts it together.
+# **Next:** you have attention, masks, blocks and positions. What's still missing before all of that can write text, and
+# how would you know it writes well? Lesson 08 puts the pieces together.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/07_positions.ipynb`.*

@@ -51,10 +51,10 @@ seed = 0
 # %% [markdown]
 # ## Let a text be its own teacher · core
 #
-# Lesson 06 needed images with labels. A language model doesn't: as for the two writers of lesson 05, the label of each
+# Lesson 06 needed images with labels. A language model doesn't: as with the two writers of lesson 05, the label of each
 # character is the character after it. Our text is a list of colours and their names, which comes with matplotlib. Each
 # colour is rounded to one of six steps of red, green and blue, so three digits are enough: `#fc6` has all of the red,
-# most of the green and some blue. A tenth of the lines are kept for the test.
+# most of the green and some blue. A tenth of the lines is held out for the test.
 
 # %%
 colours = colour_lines()
@@ -65,9 +65,9 @@ print(len(colours), "lines of", len(letters), "characters, the line break includ
 print(colours[:4])
 
 # %% [markdown]
-# A model reads numbers, so each character gets one, its *id*. That of the line break, which begins and ends each line,
-# is 0. Lines differ in length and a batch is a rectangle, so a batch has two tables: the ids, filled up with 0, and the
-# *targets*, filled up with −100. That is PyTorch's number for "nothing to learn here", and now ours.
+# A model reads numbers, so each character gets one, its *id*. Id 0 is the line break, which begins and ends each line.
+# Lines differ in length and a batch is a rectangle, so a batch has two tables: the ids, padded with 0, and the
+# *targets*, padded with −100. That is PyTorch's number for "nothing to learn here", so we use it too.
 
 
 # %%
@@ -89,10 +89,10 @@ train_lines, test_lines = lines[:, :kept], lines[:, kept:]
 print(tuple(lines.shape), lines[1, 1].tolist())
 
 # %% [markdown]
-# ## Count the surprise · core
+# ## Measure the surprise · core
 #
 # At each position the model gives every possible next character a probability. The loss, as in lesson 04, is $-\ln p$:
-# how surprised the model is by the one that comes. By hand, for the text `ABAC` and a model that says
+# how surprised the model is by the character that comes. By hand, for the text `ABAC` and a model that says
 #
 # | it has read | comes | its probability $p$ | $-\ln p$ |
 # |---|---|---|---|
@@ -128,7 +128,7 @@ check("predict_first_loss", first_loss)
 #
 # Write `next_token_loss(logits, ids, ignore_index=-100)`.
 #
-# - `logits` is `(b, n, vocab)`, `ids` is `(b, n)`. The logits at position $i$ have seen the ids up to $i$, and are for
+# - `logits` is `(b, n, vocab)`, `ids` is `(b, n)`. The logits at position $i$ have seen the ids up to $i$, and predict
 #   the id at $i + 1$.
 # - The result is one number, a tensor without axes: the mean of $-\ln p$ over all predictions. Positions whose target
 #   is `ignore_index` do not count in the mean.
@@ -185,7 +185,7 @@ assert_close(
 print(f"ABAC: {surprise:.3f}")
 
 # %% [markdown]
-# ## Build the block that writes · core
+# ## Build the decoder block · core
 #
 # You have an encoder block (lesson 06). A *decoder* block is made for writing and differs in two ways. It is causal:
 # what it has to guess must not be visible. And it can have a third branch between the other two, which attends to a
@@ -197,7 +197,7 @@ print(f"ABAC: {surprise:.3f}")
 #
 # GPT and its relatives have no memory. They leave out the second branch, and so does the model below: everything it
 # needs to know is in the text itself. You write the branch all the same, because with it you have both halves of the
-# Transformer of 2017.
+# original Transformer.
 #
 # The parts are yours: causal attention from lesson 05, and `layer_norm` from lesson 06. That one is a function, so here
 # is a module that holds its gain and bias.
@@ -424,9 +424,9 @@ assert abs(first - math.log(len(letters))) < 0.3
 # - The optimiser is `torch.optim.AdamW` with `weight_decay=0.01`. Step $i$, counted from 0, has the learning rate
 #   $\mathrm{rate} \cdot \min(1, \frac{i + 1}{\mathrm{warmup}}) \cdot (1 - \frac{i}{\mathrm{steps}})$, which rises, then
 #   falls towards 0.
-# - The loss is that of the next token, as above. The step is made in training mode: the model may have dropout.
-# - Before the first step, and after every `every` steps, note the loss on `held_out`: in evaluation mode, without
-#   gradients. The result is these `1 + steps // every` losses, without a history. Dtype as always.
+# - The loss is that of the next token, as above. Each step runs in training mode, since the model may have dropout.
+# - Before the first step, and after every `every` steps, record the loss on `held_out`, in evaluation mode and without
+#   gradients. Return these `1 + steps // every` losses, detached. Dtype as always.
 # - At the end the model is back in the mode it came in, training or evaluation.
 
 
@@ -477,14 +477,15 @@ check("train_language_model", train_language_model)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# With 9 steps and `every = 3` there are four looks: before step 0 and after the steps 2, 5 and 8. A loop over
-# `range(steps + 1)` that looks *before* each step where `step % every == 0`, and breaks off at the end, has them all.
+# With 9 steps and `every = 3` there are four measurements: before step 0 and after the steps 2, 5 and 8. A loop over
+# `range(steps + 1)` that measures *before* each step with `step % every == 0`, and breaks out at the end, gets all
+# four.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Switch to evaluation mode before each look and to training mode before each step. Note the mode at the beginning, from
-# `model.training`; `model.train(noted)` puts it back.
+# Switch to evaluation mode before each measurement and to training mode before each step. Note the mode at the
+# beginning, from `model.training`; `model.train(noted)` puts it back.
 #
 # </details>
 
@@ -493,8 +494,7 @@ train_loop = yours_or_ours("train_language_model", globals())
 
 
 def fit(model: nn.Module, batches: Tensor, held_out: Tensor, every: int) -> list[float]:
-    """Run your loop. Whenever it asks the model, the bar moves on or shows the new
-    loss."""
+    """Run your loop. Each call of the model moves the bar or shows the new loss."""
     with training(len(batches)) as bar:
 
         def look(_: nn.Module, given: tuple, logits: Tensor) -> None:
@@ -512,21 +512,21 @@ def fit(model: nn.Module, batches: Tensor, held_out: Tensor, every: int) -> list
 # %% [markdown]
 # Three bugs in such a loop are quiet. A loss that isn't shifted looks like a great success. A model left in evaluation
 # mode goes on training, without dropout. And where padding counts as a target, the loss is lovely because much of the
-# batch is padding. What gives away the first and the last is what you know in advance: $\ln V$ at first, and a floor at
-# the end.
+# batch is padding. You catch the first and the last with what you know in advance: the loss starts near $\ln V$, and it
+# can't end below a certain floor.
 #
-# ## Learn one batch by heart · more
+# ## Overfit one batch · more
 #
-# The floor is the second cheapest test: train on *one* small batch until it's known by heart. A model with a hundred
-# thousand weights must manage eight lines. If it can't, something is broken, and no amount of data will fix it.
+# That floor gives the second cheapest test: train on *one* small batch until it's known by heart. A model with a
+# hundred thousand weights must manage eight lines. If it can't, something is broken, and no amount of data will fix it.
 #
-# ### Predict, then run: how far down ({points}, difficulty 2, 3 minutes)
+# ### Predict, then run: how low does the loss go? ({points}, difficulty 2, 3 minutes)
 #
 # Eight lines, the same in every step, each with a line break before and after it. Where does the loss go?
 #
-# - **A**: to 0, since there are plenty of weights
+# - **A**: to 0, since the model has plenty of weights
 # - **B**: it stays near 3.6, since eight lines are too few to learn from
-# - **C**: to a number above 0 that can be computed, since nothing tells which line is next
+# - **C**: to a number above 0 that can be computed, since nothing says which line comes next
 # - **D**: down to some number above 0 that nobody can know, because there is noise in all data
 
 # %%
@@ -567,10 +567,10 @@ assert 0.05 < floor < losses[-1] < floor + 0.02
 
 # %% [markdown]
 # All eight begin with the same line break and the same `#`. Which digit comes next is a matter of chance, and knowing
-# the lines by heart doesn't help. Once it's clear which line it is, the rest costs nothing. So 0 isn't the loss to aim
-# for, even in the best of cases, and here we know to three digits what is.
+# the lines by heart doesn't help. Once it's clear which line it is, the rest costs nothing. So even in the best case 0
+# isn't the loss to aim for, and here we know the right target to three digits.
 #
-# ## Roll the dice · more
+# ## Roll the dice: temperature, top-k, top-p · more
 #
 # The model gives probabilities. To write, you have to choose. Three numbers say how, and most programs that run a model
 # let you set them. By hand, for three characters with the logits 2, 1 and 0:
@@ -605,9 +605,9 @@ assert 0.05 < floor < losses[-1] < floor + 0.02
 #   all randomness comes from it; the same seed gives the same ids.
 # - Not allowed: `attnlib.sample_next`.
 #
-# How can chance be checked? Your function draws 10,000 times, and a chi-square test asks whether the shares fit. A
-# right answer fails it once in a billion times. Only the shares are compared: your ids don't have to be those of
-# `attnlib.sample_next`.
+# How can something random be checked? Your function draws 10,000 times, and a chi-square test compares the frequencies
+# with the right probabilities. A correct function fails it once in a billion times. Only the frequencies are compared:
+# your ids don't have to be those of `attnlib.sample_next`.
 
 
 # %%
@@ -697,7 +697,7 @@ for temperature, expected in {
     )
 
 # %% [markdown]
-# ## Write · core
+# ## Generate text · core
 #
 # Now the loop: ask the model about the text so far, draw one token, append it, ask again. `sample_next` draws:
 # `temperature` says how boldly (0 takes the likeliest token, 1 follows the model, more is wilder), and `top_k` and
@@ -774,8 +774,8 @@ check("generate", generate)
 # %% [markdown]
 # ## Train it on colours · core
 #
-# Here is a new model, with 32 lines in each step, drawn from nine tenths of the list. Every 40 steps your loop notes
-# the loss on lines the model has never seen.
+# Train a new model, on 32 lines in each step, drawn from nine tenths of the list. Every 40 steps your loop records the
+# loss on lines the model has never seen.
 
 # %%
 write = yours_or_ours("generate", globals())
@@ -796,7 +796,7 @@ known = {line[5:] for line in colours}
 
 
 def written(beginning: str, count: int, *options, start: int = seed) -> list[str]:
-    """Lines that the model writes behind this beginning."""
+    """Lines the model writes after this beginning."""
     dice = torch.Generator().manual_seed(start)
     prompts = encode("\n" + beginning).expand(count, -1)
     texts = write(model, prompts, 32, *options, stop_id=0, generator=dice)
@@ -810,8 +810,8 @@ for temperature in (0, 0.7, 1.0, 2.0):
         assert len(set(texts)) == 1
 
 # %% [markdown]
-# Hot, it spells at random; in between, it makes up words you could almost believe. Cold, all eight are the same, since
-# nothing is left to chance.
+# At a high temperature the model spells at random, and in between it makes up words you could almost believe. At 0 all
+# eight lines are the same, since nothing is left to chance.
 #
 # It invents the colours as well as the names. Do they fit? Look for yourself.
 
@@ -831,7 +831,9 @@ for i, (name, code) in enumerate(list(made_up.items())[:24]):
     x, y = i % 4, i // 4
     ax.add_patch(plt.Rectangle((x, -y), 0.22, 0.8, facecolor=code, edgecolor="0.6"))
     ax.text(x + 0.26, 0.4 - y, name, va="center", fontsize=9)
-ax.set(xlim=(-0.02, 4), ylim=(-5.2, 0.9), title="Colours nobody named: the model's own")
+ax.set(
+    xlim=(-0.02, 4), ylim=(-5.2, 0.9), title="New colour names, made up by the model"
+)
 ax.axis("off")
 show(
     "24 squares of colour, each beside a name that the model made up for it. Most "
@@ -841,7 +843,7 @@ show(
 # %% [markdown]
 # **Your turn.** Choose a colour, with three of the digits 0, 3, 6, 9, c and f for red, green and blue, and let the
 # model name it in six ways. Change `mine` and run the cell. Try `#f00`, `#fff`, one that's hard to name, and one with
-# the beginning of a name. When does the model spell, and when does it know what it sees?
+# the beginning of a name. When is the model just spelling, and when does it use the colour?
 
 # %%
 # nbval-ignore-output: the last digits vary by machine, and the beginning is yours
@@ -852,7 +854,7 @@ for line in written(mine, 6, 0.7):
     print(line)
 
 # %% [markdown]
-# ## Be honest: count · core
+# ## Be honest: compare with counting · core
 #
 # Is that a good loss? A number means nothing by itself. Here is the oldest rival: count how often each character
 # follows the last one, the last two, the last five. (A run of $n$ characters is an *n-gram*.) Counting learns in a
@@ -870,15 +872,15 @@ for line in written(mine, 6, 0.7):
 #
 # ### Stretch: Witten-Bell counts ({points}, difficulty 4, 40 minutes)
 #
-# Write `witten_bell(text, test, order, vocab)`. If you'd rather go on, the course's own is used below.
+# Write `witten_bell(text, test, order, vocab)`. If you'd rather move on, the cells below use the course's version.
 #
 # - `text` `(n)` is counted, `test` `(m)` is scored: both hold ids below `vocab`.
 # - The result is `(m - order + 1)`, float32: for each token of `test` from number `order - 1` on, its probability after
 #   the `order - 1` tokens before it.
 # - The chain begins with the uniform guess $1/\mathrm{vocab}$, which is mixed into the counts of single tokens (an
 #   empty context), the result into the counts after one token, and so on, up to `order - 1` tokens.
-# - A context that is not in `text` leaves the probability as it is. (Only what something *follows* in `text` is a
-#   context.)
+# - A context that is not in `text` leaves the probability as it is. (A run of tokens counts as a context only if
+#   something *follows* it in `text`.)
 
 
 # %%
@@ -959,7 +961,7 @@ ax.set(
     xlabel="steps of training",
     ylabel="loss on unseen lines, nats per character",
 )
-ax.set_title("Level with the best count")
+ax.set_title("The model ends level with the best n-gram count")
 show(
     "The loss of the model against steps falls from 3.5 to about 1.3. Grey lines are "
     "n-gram counts: it crosses those of 1, 2, 3, 7, 6 and 5 characters, in this order, "
@@ -1026,12 +1028,12 @@ for reach in (5, 8, 12):
 # more often, and at twelve characters it nearly catches up. On lines this short, a table can keep up with a
 # transformer. We need a text on which it can't.
 #
-# ## Compare what can be compared · more
+# ## Compare losses across tokenisers · more
 #
-# Can you compare this loss with that of GPT-2? Not as it is. Its tokens are pieces of words, some four characters long.
-# Guessing a whole piece is harder than guessing a character, so its loss *per token* is higher, though it may know
-# more. What you can compare is the price of the same text: all nats of all tokens, divided among the characters. In
-# bits, that's what a compressor would need.
+# Can you compare this loss with that of GPT-2? Not as it is. Its tokens are pieces of words, about four characters
+# long. Guessing a whole piece is harder than guessing a character, so its loss *per token* is higher, though it may
+# know more. What you can compare is the cost of the same text: add up the nats of all its tokens, and divide by the
+# number of characters. In bits, that's what a compressor would need per character.
 #
 # By hand: 3 tokens with a mean loss of 2.0 nats cover 12 characters. That makes 6 nats in all, 0.5 nats per character,
 # and $0.5/\ln 2 = 0.72$ bits.
@@ -1043,7 +1045,7 @@ for reach in (5, 8, 12):
 #
 # - **A**: the first
 # - **B**: the second
-# - **C**: neither, they are level
+# - **C**: neither, they're equal
 # - **D**: nobody can say
 
 # %%
@@ -1115,8 +1117,8 @@ print(f"{exact:.1%} of {len(test_dates)} unseen dates are right to the last char
 assert exact > 0.97
 
 # %% [markdown]
-# Now the rival. It goes on with whatever followed most often after the last 5 characters, or 17, or 30; after fewer,
-# where so many were never seen.
+# Now the rival. It appends whatever followed most often after the last 5 characters (or 17, or 30). Where those were
+# never seen, it falls back on fewer.
 
 
 # %%
@@ -1234,9 +1236,9 @@ show(
 assert table[range(4), range(answer - 5, answer - 1)].mean() > 0.5
 
 # %% [markdown]
-# The same four cells as in lesson 04, found by a model that has no separate text to ask. But you know by now not to
-# trust a picture. Here is the test from lesson 04: change what it looks at, and see whether the answer changes there,
-# and nowhere else.
+# The same four cells as in lesson 04, found by a model that has no separate text to attend to. But you know by now not
+# to trust a picture. Here is the test from lesson 04: change the character it looks at, and see whether the answer
+# changes at that character and nowhere else.
 
 # %%
 changed = test_dates.clone()
@@ -1257,8 +1259,9 @@ assert differs[3] > 0.95
 assert differs[[0, 1, 2, 4, 5, 6, 7, 8, 9, 10]].max() < 0.1
 
 # %% [markdown]
-# The fourth digit follows, and the rest stays. All of this is one model for each task, from one random start; `python
-# -m benchmarks.other_seeds 08_language_model` repeats the lesson, with all of its assertions, from three others.
+# The fourth digit changes with it, and the rest stays the same. All of this is one model for each task, from one random
+# start; `python -m benchmarks.other_seeds 08_language_model` repeats the lesson, with all of its assertions, from three
+# others.
 #
 # ## Load the weights of GPT-2 · stretch
 #
@@ -1273,7 +1276,7 @@ assert differs[[0, 1, 2, 4, 5, 6, 7, 8, 9, 10]].max() < 0.1
 # 3. Its GELU is the approximation by tanh.
 # 4. There is no head in the file; it's tied to the embedding.
 #
-# Which of them would you notice? Overlook each in turn and see.
+# Which of them would you notice if you forgot it? Forget each in turn and see.
 
 # %%
 torch.manual_seed(seed)
@@ -1324,9 +1327,10 @@ silent = [name[:1] for name, what in found.items() if what.startswith("no error"
 assert silent == ["1", "2", "3"]
 
 # %% [markdown]
-# A matrix that isn't square and a missing head raise an error. The square matrix, another packing and another GELU
-# don't, and of these the GELU is the quietest: the first digits look right. So there's only one safe test: compare
-# logits with a program you trust, as closely as rounding allows. `attnlib/gpt2.py` is one page, and its test does that.
+# A matrix that isn't square and a missing head raise an error. The square matrix, the wrong packing and the wrong GELU
+# don't. Of these, the GELU is the quietest: the first digits of the logits look right. So there's only one safe test:
+# compare logits with a program you trust, as closely as rounding allows. `attnlib/gpt2.py` is one page, and its test
+# does that.
 #
 # ## Take this with you · core
 #

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # 09 · Fast decoding: do not compute it twice
+# # 09 · Fast decoding, with nothing computed twice
 #
-# Your model of lesson 08 produces one token, reads everything so far again, and produces the next one. Each token costs
-# more than the one before. Yet a chat model hardly slows down while it answers: it computes nothing twice. In this
-# lesson you build that, show that the text doesn't change by a single character, and pay for it in memory. Then you get
-# some of the memory back.
+# Your model from lesson 08 produces one token, reads everything so far again, and produces the next one. Each token
+# costs more than the one before. Yet a chat model hardly slows down while it answers: it computes nothing twice. In
+# this lesson you make your model do the same, show that the text doesn't change by a single character, and pay for the
+# speed in memory. Then you get some of the memory back.
 #
 # | | |
 # | --- | --- |
@@ -13,7 +13,7 @@
 # | **You need** | the masks of lesson 05, the language model of 08 |
 # | **Time** | core 1 hour 15 minutes, everything 2 hours 45 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
-# The model is the one you trained in lesson 08, from your own parts where they passed.
+# The model is the one you trained in lesson 08, built from those of your own parts that passed their checks.
 
 # %%
 import math
@@ -83,7 +83,7 @@ def new_model(max_len: int) -> nn.Module:
 
 
 def train(model: nn.Module) -> None:
-    """Lesson 08's 440 steps, for whoever comes here first."""
+    """Lesson 08's 440 steps, in case you haven't trained the model there."""
     torch.manual_seed(seed)
     batches = lines[:, torch.randint(0, kept, (440, 32))].transpose(0, 1)
     train_loop(model, batches, test_lines, 6e-3, 20, 440)
@@ -117,8 +117,7 @@ for code in ("#f60", "#936", "#9cf", "#063"):
 
 # %%
 def milliseconds(call: Callable[[], object], turns: int = 7) -> float:
-    """The fastest of a few turns, in processor time: what the work takes, whatever else
-    the machine is doing."""
+    """The fastest of a few runs, in processor time, so other programs hardly matter."""
     times = []
     for _ in range(turns):
         started = time.process_time()
@@ -128,7 +127,7 @@ def milliseconds(call: Callable[[], object], turns: int = 7) -> float:
 
 
 # %% [markdown]
-# How long does a character take? Lines of colours are short, so for the clock there's a second model, of the same size
+# How long does a character take? Lines of colours are short, so for the timing there's a second model, of the same size
 # but with 1,024 positions and random weights. Time doesn't depend on what the weights are.
 
 # %%
@@ -158,7 +157,8 @@ assert without[-1] > 3 * without[0]
 # | three words | 1, 3, 1 | | 5 | (10 + 60 + 30) / 5 = 20 |
 # | four words | 1, 3, 1 | 5 | 10 | (10 + 60 + 30 + 200) / 10 = 30 |
 #
-# The old keys are what they were, and so are the old values. Only one row is added: one query, which meets them all.
+# The old keys haven't changed, and neither have the old values. Only one row is new: one query, which meets all the
+# keys.
 #
 # ### Predict, then run: what has to be kept? ({points}, difficulty 2, 3 minutes)
 #
@@ -219,7 +219,7 @@ assert moved[True] < 1e-5
 assert moved[False] > 0.001
 
 # %% [markdown]
-# So an encoder such as BERT can't use a cache: each new word changes what all the others have become. A decoder can. In
+# So an encoder such as BERT can't use a cache: each new word changes the vectors of all the others. A decoder can. In
 # the picture, orange is computed now, and grey is kept.
 
 # %%
@@ -344,14 +344,14 @@ print("nothing was copied:", late.data_ptr() == memory)
 #
 # ### Exercise: attend with the cache ({points}, difficulty 3, 20 minutes)
 #
-# Write `cached_attention(x, attn, cache)`, causal multi-head self-attention that only the *new* words go into.
+# Write `cached_attention(x, attn, cache)`, causal multi-head self-attention whose input is only the *new* words.
 #
 # - `x` is `(b, n, d_model)`: the new words. There may be one or several; the words before them are in the cache.
-# - `attn` is a layer of attention whose four layers `w_q`, `w_k`, `w_v`, `w_o` you call; you don't call `attn` itself.
-#   The number of heads is that of the cache, `cache["k"].shape[1]`.
+# - `attn` is an attention layer. You call its four linear layers `w_q`, `w_k`, `w_v`, `w_o`, but not `attn` itself. The
+#   number of heads is the cache's, `cache["k"].shape[1]`.
 # - Keys and values are appended to the cache. The last query is at the last key: each new word attends to all that was
 #   in the cache, the new words before it, and itself.
-# - The result is `(b, n, d_model)`. Dtype and device as always; no gradient is asked for.
+# - The result is `(b, n, d_model)`. Dtype and device as always; no gradients are needed.
 # - Not allowed: `attnlib.MultiHeadAttention`'s own forward, `attnlib.KVCache`. Everything else may be used: your
 #   `append_to_cache`, `attnlib.split_heads`, `attnlib.causal_mask`, `F.scaled_dot_product_attention`.
 
@@ -415,10 +415,10 @@ with torch.inference_mode():
 
 
 # %% [markdown]
-# ## Write with it · core
+# ## Write with the cache · core
 #
-# Norms and MLP look at one position at a time, so they need no cache: for them the new words are all there is. What
-# does change is where a new word *is*. A single token looks like a text of length 1, but it isn't at position 0.
+# Norms and MLP look at one position at a time, so they need no cache and only ever see the new words. What does change
+# is where a new word *is*. A single token looks like a text of length 1, but it isn't at position 0.
 #
 # ### Exercise: the writer with a cache ({points}, difficulty 4, 30 minutes)
 #
@@ -494,7 +494,8 @@ for code, expected in plain.items():
     print("the same, character by character:", decode(expected).split("\n")[1])
 
 # %% [markdown]
-# Now the clock. To time single tokens, here are the same steps as a class. Call it to read new ids; `forget` goes back.
+# Now time it. To time single tokens, here are the same steps as a class. Calling it reads new ids; `forget` goes back
+# to an earlier length.
 
 
 # %%
@@ -551,7 +552,7 @@ ax.plot(lengths, with_cache, "o-", color=ACCENT, label="one token and the cache"
 ax.set(
     xlabel="characters before it",
     ylabel="ms for one more",
-    title="The answer does not slow down",
+    title="With a cache, writing hardly slows down",
 )
 ax.set_ylim(0)
 ax.legend()
@@ -567,9 +568,9 @@ show(
 # That explains two things you can observe in any chat. The wait before the first word is the *prompt*, which goes
 # through in one call, all positions side by side. After that the words come at a steady pace, one call each.
 #
-# **Your turn.** Let the long model go on from a beginning, both ways. It has learned nothing, so look at the clock and
-# not at the words. Change `mine` and `count` and run the cell. Double `count` a few times: which of the two times
-# doubles with it, and which grows faster?
+# **Your turn.** Let the long model continue a text, both ways. It has learned nothing, so look at the times and not at
+# the words. Change `mine` and `count` and run the cell. Double `count` a few times: which of the two times doubles with
+# it, and which grows faster?
 
 # %%
 # nbval-ignore-output: times differ from machine to machine, and the words are yours
@@ -640,19 +641,19 @@ for name, (layers, heads, key_heads, width) in models.items():
 
 # %% [markdown]
 # LLaMA 3 with its seventy billion weights needs *less* than LLaMA 2 with seven, because its 64 heads keep only 8 pairs
-# of keys and values. And room isn't all that counts: for every token the whole cache is read from memory once, and
+# of keys and values. And size isn't all that counts: for every token the whole cache is read from memory once, and that
 # reading is what takes the time. While a GPU reads one number, it could do hundreds of multiplications; a cached number
 # gives it one or two to do.
 #
 # ## Share keys among heads · more
 #
-# So let several heads of queries share one head of keys and values. With a single one for all of them, that's
+# So let several query heads share one head of keys and values. With a single one for all query heads, that's
 # *multi-query attention* (Shazeer 2019); with $g$ groups it's *grouped-query attention* (Ainslie and others 2023), and
 # there are $h/g$ heads in each group. Neighbours share. For four heads and two groups:
 #
 # ```text
-# head of queries     0  1  2  3
-# group that it reads 0  0  1  1      i // (h / g), and not i % g
+# query head          0  1  2  3
+# group it reads      0  0  1  1      i // (h / g), and not i % g
 # ```
 #
 # In the picture there are eight heads and two groups. Each pair of keys and values is kept once, and four heads read
@@ -683,7 +684,7 @@ ax.set(xlim=(-0.2, 8), ylim=(0, 2.8))
 ax.axis("off")
 ax.set_title("Eight heads ask, two keep: a quarter of the cache")
 show(
-    "Eight boxes for heads of queries above two pairs of keys and values. Solid lines "
+    "Eight boxes for query heads above two pairs of keys and values. Solid lines "
     "lead from the first four heads to pair 0, dashed lines from the others to pair 1."
 )
 
@@ -693,8 +694,8 @@ show(
 # Write `grouped_query_attention(q, k, v)`.
 #
 # - `q` is `(b, h, q, d)`, `k` is `(b, g, k, d)`, `v` is `(b, g, k, d_v)`, and the result is `(b, h, q, d_v)`.
-# - Head $i$ of the queries reads group $i // (h/g)$, both keys and values. The scores are scaled by $1/\sqrt d$, as
-#   always. There is no mask.
+# - Query head $i$ reads group $i // (h/g)$, both keys and values. The scores are scaled by $1/\sqrt d$, as always.
+#   There is no mask.
 # - If $g$ does not divide $h$, raise a `ValueError`. Dtype, device and gradients as always.
 # - Not allowed: ready-made attention, PyTorch's or attnlib's.
 
@@ -721,7 +722,7 @@ check("grouped_query_attention", grouped_query_attention)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Give each head of queries its own copy of the keys and values it reads. Then it's attention as you know it.
+# Give each query head its own copy of the keys and values it reads. Then it's attention as you know it.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -778,7 +779,7 @@ print(
 # the original steps. With eight pairs of keys and values the model scored 47.1 on average over seven tasks, with a pair
 # for each head 47.2, and with a single pair 46.6 ([table 1](https://arxiv.org/abs/2305.13245)).
 #
-# ## Look back only so far · more
+# ## Look back through a window · more
 #
 # The other factor in the bill is the length. Let each token attend to only the last $w$, itself included, and the cache
 # needs only $w$ positions, however long the text gets.
@@ -821,7 +822,7 @@ print(
 assert [11 - i for i in range(12) if reached[i]] == [6, 5, 4, 3, 2, 1, 0]
 
 # %% [markdown]
-# ## Go around in a ring · more
+# ## Keep the window in a ring buffer · more
 #
 # Let a new word take the place of the oldest one: with $w$ slots, word $i$ goes to slot $i \bmod w$. The order in the
 # buffer is then no longer that of the text, but that does no harm. A sum has no order, and each key carries its
@@ -945,7 +946,7 @@ assert repaired["window of 4, and the first 5"] > repaired["everything"] * 2 / 3
 # if four of them are kept forever. The authors called these tokens *attention sinks*.
 #
 # Why there? A softmax can't say *nobody*: the weights add up to 1 even if there is nothing to find. A head that has
-# nothing to say must put its weight somewhere, and the first token is one every query can see. In lesson 11 you'll
+# found nothing must still put its weight somewhere, and the first token is one every query can see. In lesson 11 you'll
 # watch it happen, in a model whose heads look for something that isn't always there.
 #
 # If that's the reason, one more term in the denominator should be enough. gpt-oss has one, with a learned number
@@ -969,7 +970,7 @@ for scores in (torch.tensor([0, math.log(3), 0]), torch.full((3,), -5.0)):
 #
 # ### Stretch: accept or reject ({points}, difficulty 5, 45 minutes)
 #
-# With a cache, one token takes about as long through a large model as five do: most of the time goes into reading the
+# With a cache, a large model takes about as long for one token as for five: most of the time goes into reading the
 # weights and the cache from memory. So let something cheap, the *draft*, guess five tokens, and let the large model,
 # the *target*, look at all five in one call. It computes its own probabilities for each of these positions, and for one
 # more. Which guesses may stay, if every text is to come out exactly as often as if the target had written it?
@@ -1038,9 +1039,9 @@ check("accept", accept)
 # </details>
 
 # %% [markdown]
-# The draft is a table here: how often each character follows each pair of characters. First the proof, as far as
-# counting can prove it: draw the next character after one context 20,000 times, by way of the draft. The frequencies
-# must be the target's. The control accepts every guess.
+# The draft is a table here: how often each character follows each pair of characters. First a test, as far as counting
+# can prove anything: draw the next character after one context 20,000 times, by way of the draft. The frequencies must
+# match the target's. The control accepts every guess.
 
 # %%
 decide = yours_or_ours("accept", globals())
@@ -1120,7 +1121,7 @@ assert 1.2 < new_tokens / calls <= 5
 
 # %% [markdown]
 # That's the gain in tokens per call. Don't expect a gain in seconds *here*: the target is so small that the guesses
-# cost time as well. The gain is real where the target is large and waits for its memory.
+# cost time as well. The gain is real where the target is large and spends its time waiting for memory.
 #
 # ## Take this with you · core
 #
@@ -1179,7 +1180,7 @@ assert 1.2 < new_tokens / calls <= 5
 # - [Leviathan et al. 2022](https://arxiv.org/abs/2211.17192), speculative decoding: appendix A is the proof of what you
 #   have counted.
 #
-# **Next:** the cache is small now, but the *attention weights* of a long prompt are still a table of $n^2$ numbers, for
-# 100,000 words 40 GB in every head. How can you use a table and never write it down? Lesson 10.
+# **Next:** the cache is small now, but the *attention weights* of a long prompt are still a table of $n^2$ numbers: for
+# 100,000 words, that's 40 GB in every head. How can you use a table without ever writing it down? That's lesson 10.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/09_fast_decoding.ipynb`.*

@@ -3,7 +3,7 @@
 #
 # Attention compares every word with every word. For a text of 100,000 words that's a table of ten billion weights, 40
 # GB for one head of one layer. Yet models read texts of that length, some of them on a laptop. They compute the very
-# same numbers, but the table is never there. In this lesson you write the algorithm that does it.
+# same numbers without ever storing the table. In this lesson you write the algorithm that does it.
 #
 # | | |
 # | --- | --- |
@@ -12,8 +12,8 @@
 # | **You need** | the stable softmax of lesson 02, the causal mask of lesson 05, and a pencil |
 # | **Time** | core 90 minutes, everything 3 hours |
 #
-# At the end the model of lesson 08 trains through your functions, and the table is gone from it. What a letter stands
-# for is in the [table of symbols](00_start_here.ipynb#Symbols).
+# At the end the model of lesson 08 trains through your functions, with no table left in it. All symbols are in the
+# [table of symbols](00_start_here.ipynb#Symbols).
 
 # %%
 import copy
@@ -42,7 +42,7 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 seed = 0
 
 # %% [markdown]
-# ## Count what is made · core
+# ## Measure the memory · core
 #
 # How much memory does attention take? The memory of the whole process says little, but two numbers can be counted
 # exactly: the largest tensor any operation makes, `largest_tensor(call, *inputs)`, and the bytes autograd keeps for the
@@ -52,7 +52,7 @@ seed = 0
 
 # %%
 def naive_attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
-    """Attention by way of the table (…, n, n)."""
+    """Attention that stores the whole table (…, n, n)."""
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     if is_causal:
         scores = scores.masked_fill(
@@ -81,9 +81,10 @@ assert table == 2048 * 2048 * 4
 assert fused <= v.nbytes
 
 # %% [markdown]
-# The same result, and no tensor larger than the result itself. What does it know that we don't?
+# PyTorch's function gets the same result, and makes no tensor larger than the result itself. What does it know that we
+# don't?
 #
-# ## Read a row once · core
+# ## Compute a softmax in one pass · core
 #
 # To turn a row of scores into weights, a softmax needs the sum of their exponentials, so it seems to need the whole row
 # before it can begin. Suppose the scores come in blocks, and each block is gone when the next one arrives. Keep two
@@ -166,7 +167,7 @@ assert_close(torch.stack([m, l]), torch.tensor([5, 1.203]), atol=5e-4, rtol=0)
 
 # %% [markdown]
 # However you cut the row, $m + \ln l$ is the logarithm of the sum of all $e^{s}$, the *log-sum-exp*. Here are rows of
-# 1000 scores around ±10,000, of which the first 300 are closed, in four different cuts:
+# 1000 scores around ±10,000, of which the first 300 are closed, cut in four different ways:
 
 # %%
 torch.manual_seed(seed)
@@ -177,7 +178,8 @@ for size in (1, 7, 300, 1000):
     assert_close(m + l.log(), scores.logsumexp(dim=-1))
 
 # %% [markdown]
-# How much does the rescaling matter? Sort each row, so that every block brings a larger score, and leave it out:
+# How much does the rescaling matter? Sort each row, so that every block brings a larger score, and leave the rescaling
+# out:
 
 # %%
 rising = torch.randn(5, 1000, dtype=torch.float64).sort(dim=-1).values
@@ -194,11 +196,11 @@ assert (not_rescaled > 2 * l).all()
 # %% [markdown]
 # Milakov and Gimelshein published this as the online softmax in 2018, to save one of the passes over the row.
 #
-# ## Take the values along · core
+# ## Accumulate the values too · core
 #
 # Nobody needs the weights themselves. We want $\sum_j w_j v_j$, and that sum can be built up in the same way. The sum
-# $o = \sum_j e^{s_j - m} v_j$ is in the same unit as $l$, so the same factor puts it right. At the end the result is
-# $o / l$. By hand again, with the values 10, 20 and 30, 40:
+# $o = \sum_j e^{s_j - m} v_j$ is scaled by the same $e^{-m}$ as $l$, so the same factor puts it right. At the end the
+# result is $o / l$. By hand again, with the values 10, 20 and 30, 40:
 #
 # | | $m$ | $l$ | $o$ |
 # | --- | --- | --- | --- |
@@ -214,7 +216,7 @@ _, ax = plt.subplots(figsize=(9, 2.7), layout="constrained")
 ax.set(
     xlim=(0, 9.2),
     ylim=(0, 2.5),
-    title="Three numbers go along; when m grows, l and o shrink together",
+    title="Three running numbers: when m grows, l and o shrink together",
 )
 ax.axis("off")
 boxes = [
@@ -320,11 +322,11 @@ print(
 )
 
 # %% [markdown]
-# ## Put two parts together · core
+# ## Merge two parts · core
 #
-# So far three numbers go along from one block to the next. Must the blocks come in order? All there is to know about a
-# part of the keys is in its $o$, $m$ and $l$. Two such parts can be put together by the rule you've already used,
-# except that now neither is the new one, and both are rescaled to the larger $m$.
+# So far three numbers are carried from one block to the next. Must the blocks come in order? Everything we need to know
+# about a part of the keys is in its $o$, $m$ and $l$. Two such parts can be put together by the rule you've already
+# used, except that now neither is the new one, and both are rescaled to the larger $m$.
 #
 # $$m = \max(m_1, m_2) \qquad l = e^{m_1 - m}\, l_1 + e^{m_2 - m}\, l_2 \qquad
 # o = e^{m_1 - m}\, o_1 + e^{m_2 - m}\, o_2$$
@@ -340,7 +342,7 @@ print(
 #   different keys.
 # - Return `o`, `m`, `l` of both parts together, with `o` again not divided, so they can be merged further.
 # - A part may be empty in some rows ($m = -\infty$, $l = 0$, $o = 0$), and so may both.
-# - As always; no gradient is asked for.
+# - As always; no gradients are needed.
 
 
 # %%
@@ -433,7 +435,7 @@ assert control > 0.1
 #   and every machine merges them as they come by, each in a different order. That's one way to read a million words at
 #   once.
 #
-# ## Go around the ring · more
+# ## Run ring attention in one process · more
 #
 # Here is the ring in one process, with four machines that each hold 15 of 60 words. At each step every machine merges
 # the keys and values it's holding, then passes them on to the next one.
@@ -488,7 +490,7 @@ show(
 )
 
 # %% [markdown]
-# ## Go tile by tile · core
+# ## Work tile by tile · core
 #
 # Now for all queries on one machine. Cut the queries into blocks as well, and the table becomes a grid of *tiles*, a
 # block of queries against a block of keys. For each block of queries, go through the blocks of keys with $m$, $l$ and
@@ -550,8 +552,8 @@ show(
 
 # %%
 def crossing(n: int, d: int, block: int | None) -> int:
-    """Numbers that go between slow and fast memory for one head; without a block, by
-    the table."""
+    """Numbers that go between slow and fast memory for one head; without a block,
+    with the table."""
     if block is None:
         return 4 * n * d + 4 * n * n
     return 2 * n * d + (n // block) * 2 * n * d
@@ -566,9 +568,9 @@ for n in (1024, 16_384):
     assert 3.5 < table / tiled < 4.1
 
 # %% [markdown]
-# A quarter of the traffic, for heads 64 wide and blocks of 128. *What if the blocks were of 1 word, or all $n$ at
-# once?* Blocks of one word take hardly any room, but every query then reads all keys and values for itself. A block of
-# $n$ makes the whole table. Between these two lies what fits into fast memory.
+# A quarter of the traffic, for heads 64 wide and blocks of 128. *What if a block were a single word, or all $n$ words
+# at once?* Blocks of one word take hardly any room, but every query then reads all keys and values for itself. A block
+# of $n$ words makes the whole table. The right size is in between, and fast memory sets the limit.
 
 # %% [markdown]
 # ### Exercise: attention without the table ({points}, difficulty 4, 35 minutes)
@@ -757,7 +759,7 @@ show(
 )
 
 # %% [markdown]
-# Now the bill, for texts of 256 to 4096 words.
+# Now measure the memory, for texts of 256 to 4096 words.
 
 # %%
 lengths = [256, 512, 1024, 2048, 4096]
@@ -838,7 +840,7 @@ print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.
 # %% [markdown]
 # ## Derive the gradient of a softmax · more
 #
-# For training there's a second table. Autograd keeps all weights for the backward pass. To do without it you have to
+# Training has a table of its own: autograd keeps all the weights for the backward pass. To do without it you have to
 # know what the backward pass computes, so let's derive it. The papers write $S$ for the scores, $P$ for their softmax,
 # and $dP$ for the gradient of the loss with respect to $P$. Given $P$ and $dP$, what is $dS$?
 #
@@ -942,7 +944,7 @@ assert alone > 0.05
 assert derived(weights, grad_weights).sum(dim=-1).abs().max() < 1e-12
 
 # %% [markdown]
-# ## Go back without the table · more
+# ## Run the backward pass without the table · more
 #
 # With the log-sum-exp $L_i$ of each row, any weight can be computed again when it's needed, in a tile, and without a
 # second softmax:
@@ -957,9 +959,9 @@ assert derived(weights, grad_weights).sum(dim=-1).abs().max() < 1e-12
 #
 # $$dQ = dS\,K / \sqrt d \qquad dK = dS^\top Q / \sqrt d$$
 #
-# The one for $dS$ is yours, with $D_i = \sum_j P_{ij}\, dP_{ij}$. That seems to need the whole row. It doesn't, because
-# $\sum_j P_{ij} (dO_i \cdot v_j) = dO_i \cdot \sum_j P_{ij} v_j = dO_i \cdot O_i$, one dot product with the output,
-# which you already have. (In the two-key example it's 17.5, and $0.25 \cdot (10 - 17.5) = -1.875$.)
+# The formula for $dS$ is the one you derived, with $D_i = \sum_j P_{ij}\, dP_{ij}$. That seems to need the whole row.
+# It doesn't, because $\sum_j P_{ij} (dO_i \cdot v_j) = dO_i \cdot \sum_j P_{ij} v_j = dO_i \cdot O_i$, one dot product
+# with the output, which you already have. (In the two-key example it's 17.5, and $0.25 \cdot (10 - 17.5) = -1.875$.)
 #
 # ### Exercise: the gradient in tiles ({points}, difficulty 5, 45 minutes)
 #
@@ -969,7 +971,7 @@ assert derived(weights, grad_weights).sum(dim=-1).abs().max() < 1e-12
 #   `grad_o` has the shape of `o`.
 # - Return the gradients of `q`, `k` and `v`, in this order, each in the shape of its input.
 # - No tensor of $n \times n$ numbers, as before. You may skip closed tiles or not, since nothing counts them here.
-#   No gradient of these gradients is asked for.
+#   The gradients themselves needn't be differentiable.
 # - Not allowed: ready-made attention, PyTorch's or attnlib's.
 
 
@@ -1080,7 +1082,7 @@ for is_causal in (False, True):
     assert (found - wanted).abs().max() > 0.1
 
 # %% [markdown]
-# ## Train through it · more
+# ## Train a model through it · more
 #
 # Forward and backward together make a function autograd can use. It keeps five tensors, and none of them is a table.
 
@@ -1102,8 +1104,8 @@ class Flash(torch.autograd.Function):
 
 
 # %% [markdown]
-# How much is that, beside what autograd keeps for the table? In the picture both axes are logarithmic, so a cost that
-# grows like $n^2$ is a line of slope 2, and one that grows like $n$ has slope 1.
+# How much is that, compared with what autograd keeps for the table? In the picture both axes are logarithmic, so a cost
+# that grows like $n^2$ is a line of slope 2, and one that grows like $n$ has slope 1.
 
 # %%
 tiled = lambda q, k, v: Flash.apply(q, k, v, 64, False)  # noqa: E731
@@ -1226,8 +1228,8 @@ with torch.no_grad():
     assert loss_of(writer, lines) < 1.6
 
 # %% [markdown]
-# Make twins of it. They have the same weights, and both are trained on the same 25 further batches. *Will their losses
-# differ?*
+# Make twins of the model: two copies with the same weights, both trained on the same 25 further batches. *Will their
+# losses differ?*
 
 
 # %%

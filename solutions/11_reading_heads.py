@@ -11,9 +11,11 @@
 # | **You will build** | a head that copies, by hand; a film of one being born; experiments that show what heads do |
 # | **You will understand** | how a model copies, why that takes two layers, and what an attention picture proves |
 # | **You need** | heads from lesson 03, the residual stream of 06, rotary positions of 07, the loss of 08 |
-# | **Time** | core 1 hour 35 minutes, everything 3 hours ([symbols](00_start_here.ipynb#Symbols)) |
+# | **First evening** | where heads look, and what is lost without them: core 1 hour 35 minutes, everything 2 hours |
+# | **Second evening** | what the weights say: none of it is core, everything 1 hour |
 #
-# The model trains with your own loop once that has passed its check, and your own functions read it.
+# The model trains with your own loop once that has passed its check, and your own functions read it. All symbols are in
+# the [table of symbols](00_start_here.ipynb#Symbols).
 
 # %%
 import inspect
@@ -66,8 +68,8 @@ print(*example[0].tolist())
 assert torch.equal(example[0, 7:13], example[0, 1:7])
 
 # %% [markdown]
-# You can tell how it goes on. How large should your loss be, in nats, as in lesson 08? There are three levels of
-# knowledge, and each has its price. Suppose the block has 16 tokens:
+# You can see how the sequence continues. How large should your loss be, in nats, as in lesson 08? There are three
+# levels of knowledge, and each has its own loss. Suppose the block has 16 tokens:
 #
 # - You know only that it's one of 63 tokens: $\ln 63 = 4.14$.
 # - You know *which* tokens are in the block, but not their order: $\ln 16 = 2.77$.
@@ -84,7 +86,7 @@ def losses(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def on_repeats(logits: Tensor, ids: Tensor, period: int = PERIOD) -> float:
-    """The mean loss from the first token on that has been there before."""
+    """The mean loss, starting at the first token that is a repeat."""
     return losses(logits, ids)[:, period + 1 :].mean().item()
 
 
@@ -121,9 +123,9 @@ def short(numbers: Tensor, digits: int = 2) -> list:
 # own. Then a head is nothing but wires between columns: $W^{QK} = W^Q (W^K)^\top$ connects the columns a query asks
 # with to the columns a key answers with, and $W^{OV} = W^V W^O$ the columns a head reads to those it writes.
 #
-# Read the picture from below. Each token has three parts, *token*, *before* and *guess*. Layer 0 copies each token one
-# place to the right, into *before*. Then follow the orange wire from the last A to the note that answers it, and the
-# dark one from the token beside that note, B, to the last *guess*.
+# Read the picture from the bottom up. Each token has three parts, *token*, *before* and *guess*. Layer 0 copies each
+# token one place to the right, into *before*. Then follow the orange wire from the last A to the note that answers it,
+# and the dark one from the token beside that note, B, to the last *guess*.
 
 # %%
 words_of = ["BOS", "A", "B", "C", "A"]
@@ -131,7 +133,7 @@ noted = ["BOS", "BOS", "A", "B", "C"]
 _, ax = plt.subplots(figsize=(9.4, 5.0), layout="constrained")
 ax.set(xlim=(-1.35, 16.3), ylim=(-0.75, 5.6))
 ax.set_title(
-    "Layer 0 notes who was before; layer 1 asks with the token, finds the note"
+    "Layer 0 notes the token before; layer 1 looks for its own token in the notes"
 )
 ax.axis("off")
 
@@ -282,12 +284,12 @@ for period in (4, 16, 48):
 #
 # Will training find these two heads? And if it does, how would you know?
 #
-# ## Take everything away but attention · core
+# ## Strip the model down to attention · core
 #
 # The model to be trained has two layers of attention and nothing else: no MLP, no norm, no bias. Positions are lesson
-# 07's rotations, inside the heads, and each layer has four heads. Whatever the model makes of earlier tokens, its heads
-# do, and apart from the softmax every step is a product of matrices, which you can multiply out. The idea is from
-# [Elhage and others](https://transformer-circuits.pub/2021/framework/index.html). Here is the whole of it, in code:
+# 07's rotations, inside the heads, and each layer has four heads. Anything the model does with earlier tokens is done
+# by its heads, and apart from the softmax every step is a product of matrices, which you can multiply out. The idea is
+# from [Elhage and others](https://transformer-circuits.pub/2021/framework/index.html). Here is the whole model in code:
 
 # %%
 print(inspect.getsource(attnlib.AttentionOnly.forward).split('"""')[2])
@@ -460,7 +462,7 @@ show(
 #
 # - **A**: the same as before: to find the token's last occurrence, and say what came after it
 # - **B**: to look 15 places back, without comparing any tokens; one layer is enough, and other periods fail
-# - **C**: nothing: with a fixed distance there is nothing left to be learned
+# - **C**: nothing: with a fixed distance there's nothing left to learn
 # - **D**: the blocks by heart
 
 # %%
@@ -494,7 +496,7 @@ assert min(by_period[15], by_period[17]) > math.log(63)  # worse than knowing no
 #
 # ## Write a detector, and find the heads · core
 #
-# Has the model with two layers found *your* two heads? They would show in their attention weights. In a table of
+# Has the model with two layers found *your* two heads? If so, that should show in the attention weights. In a table of
 # weights the rows are queries and the columns are keys. Here is `BOS A B A B`, a period of 2, for some head:
 #
 # | | BOS | A | B | A | B |
@@ -525,7 +527,7 @@ assert min(by_period[15], by_period[17]) > math.log(63)  # worse than knowing no
 # - Return `scores`, `(3, depth, h)`: previous token (queries from 2 on), induction (from `period` + 1 on) and sink
 #   (from 2 to `period`), each the mean over the batch and these queries.
 # - Then `baseline`, `(3,)`: the same three scores of a head with even weights. Dtype as always.
-# - Then `best`, `(3, 2)`, int64: layer and head of the highest score of each kind. No gradient is asked for.
+# - Then `best`, `(3, 2)`, int64: layer and head of the highest score of each kind. No gradients are needed.
 
 
 # %%
@@ -773,8 +775,9 @@ assert by_distance.max() > 0.4
 #
 # - `ids` is `(b, n)`: BOS, and a block of `period` tokens over and over. Return a control `(b, n)`, ids again.
 # - A control changes one thing. BOS stays at the front, and each sequence keeps its tokens, each as often as before.
-# - In the control, a perfect induction head, which spreads its weight evenly over all positions that come after its own
-#   token, must put less than a quarter of it on key $i - p + 1$, on average over queries from $p + 1$ on.
+# - In the control, a perfect induction head, which spreads its weight evenly over all positions right after an earlier
+#   copy of its own token, must put less than a quarter of it on key $i - p + 1$, on average over queries from $p + 1$
+#   on.
 # - How you do that is up to you. It may be random.
 
 
@@ -822,22 +825,22 @@ assert on_control.max() < 0.25 * by_token.min()
 assert distance_on_control.mean() > 0.6 * by_distance.mean()
 
 # %% [markdown]
-# Now the two models part. Without repeats the heads you found have nothing to look for, and their score drops to about
-# that of even weights. The heads that go by distance hardly notice. Same picture, two reasons, and only the control
-# tells which.
+# Now the two models come apart. Without repeats the heads you found have nothing to look for, and their score drops to
+# about that of even weights. The heads that go by distance hardly notice. The picture was the same, the reasons were
+# not, and only the control can tell which is which.
 #
 # %% [markdown]
 # ## Ask where a head looks when there is nothing to find · more
 #
 # Look at the first 16 rows of layer 1 in the film's last frame. The block hasn't come a second time yet, so there's
 # nothing to find. But a row of weights has to add up to 1, and your detector says where it goes: to BOS, the *attention
-# sink* of lesson 09. BOS is always there and says nothing about the next token, so the model can make a look at it
+# sink* of lesson 09. BOS is always there and says nothing about the next token, so the model can make looking at it
 # harmless.
 #
-# Is a head that rests on BOS undecided? Ask its *entropy* (lesson 02), which is 0 if all the weight is on one key, and
-# $\ln k$ if $k$ keys share it evenly, $H = -\sum_j w_j \ln w_j$. By hand: $(1, 0, 0)$ has 0, $(\tfrac12, \tfrac14,
-# \tfrac14)$ has $\tfrac12 \ln 2 + 2 \cdot \tfrac14 \ln 4 = 0.347 + 0.693 = 1.040$, and three even weights have
-# $\ln 3 = 1.099$. (`torch.special.entr` is $-w \ln w$, and 0 for a closed key.)
+# Is a head that rests on BOS undecided? Measure its *entropy* (lesson 02), which is 0 if all the weight is on one key,
+# and $\ln k$ if $k$ keys share it evenly: $H = -\sum_j w_j \ln w_j$. By hand: $(1, 0, 0)$ has 0, $(\tfrac12, \tfrac14,
+# \tfrac14)$ has $\tfrac12 \ln 2 + 2 \cdot \tfrac14 \ln 4 = 0.347 + 0.693 = 1.040$, and three even weights have $\ln 3 =
+# 1.099$. (`torch.special.entr` is $-w \ln w$, and 0 for a closed key.)
 
 
 # %%
@@ -881,7 +884,7 @@ right.plot(undecided, color=INK, label="layer 1")
 right.set(
     xlabel="query",
     ylabel="entropy, nats",
-    title="Decided in both blocks, for different reasons",
+    title="Low entropy in both blocks, for different reasons",
 )
 right.legend(loc="center right")
 for ax in (left, right):
@@ -898,7 +901,7 @@ show(
 # are two positions after the same token, one and two periods back. The heads share their weight between them, so the
 # orange curve falls and the entropy rises.)
 #
-# ## Test it on what it never saw · more
+# ## Test it on periods it never saw · more
 #
 # Is this a rule or a habit? Try periods it was trained on, shorter ones and a longer one. One column isn't enough,
 # though. A block of 4 that repeats is also a block of 8 that repeats, which the model *was* trained on. Only in the
@@ -974,8 +977,8 @@ assert chances(24, 20, before=24)[0] > chances(24, 20)[0] + 0.1
 assert chances(24, 20, before=20)[1] > chances(24, 20)[1] + 0.1
 
 # %% [markdown]
-# No, it doesn't split evenly. At 26 and 14 it clearly prefers the farther one, while at 24 and 20 the two are much
-# closer. The first row is the control: alone, a token that is near gets less than one that is far. And it uses more
+# No, the model doesn't split evenly. At 26 and 14 it clearly prefers the farther one, while at 24 and 20 the two are
+# much closer. The first row is the control: even alone, a near token gets less than a far one. And the model uses more
 # than one token of context: if the token *before* also agrees with one of the two places, that one gains. The textbook
 # induction head would do neither. What you've found in this model is an induction head with habits.
 #
@@ -1045,9 +1048,9 @@ show(
 #
 # ## Knock heads out · core
 #
-# So far you've only looked. That a head looks at a token doesn't prove that anything comes of it. So intervene, as you
-# did with the two heads of lesson 03 and with the dates of lesson 04. Take away what one head says, and see what the
-# model can no longer do.
+# So far you've only looked. Seeing a head look at a token doesn't prove that the look has any effect. So intervene, as
+# you did with the two heads of lesson 03 and with the dates of lesson 04. Take away what one head says, and see what
+# the model can no longer do.
 #
 # There are two usual ways: replace what the head hands to `w_o` by zeros, or by its mean. Zero is a value the rest of
 # the model may never have met. The mean takes away what the head says about *this* token, and leaves what it says about
@@ -1062,7 +1065,7 @@ show(
 #   positions.
 # - `w_o` gets the heads side by side, `(b, n, h * d_head)`, and `model.layers[layer].num_heads` is $h$.
 # - Afterwards the model is as it was. No hook stays behind, even if `model(ids)` raises an error.
-# - As always; no gradient is asked for.
+# - As always; no gradients are needed.
 
 
 # %%
@@ -1117,7 +1120,7 @@ ablate = yours_or_ours("ablate_head", globals())
 
 whole = on_repeats(model(probe), probe)
 missed = torch.zeros(2, 4)
-print(f"loss with all heads: {whole:.2f}; what it gains without one (mean ablation):")
+print(f"loss with all heads: {whole:.2f}; rise without one head (mean ablation):")
 for layer in range(2):
     for head in range(4):
         without = on_repeats(ablate(model, probe, layer, head, True), probe)
@@ -1196,11 +1199,11 @@ assert max(right_on_repeats(each, probe) for each in louder) < 0.9
 assert right_on_repeats(model(probe), probe) > 0.92
 
 # %% [markdown]
-# All four do the same kind of job, but none can stand in for the others. A single head is left at a loss of more than
-# 2, not far below the price of knowing only which tokens are in the block (2.77). And yet its likeliest guess is right
-# more often than not. Is it only too quiet? The control lets it speak three times as loud. That helps, so part of it
-# is volume: logits add up, and each head supplies a part of the sum. But the loud head is still right less often than
-# all four together, so they also cover for each other's mistakes.
+# All four do the same kind of job, but none can stand in for the others. With a single head, the loss is more than 2,
+# not far below that of knowing only which tokens are in the block (2.77). And yet the likeliest guess is right more
+# often than not. Is it only too quiet? The control lets it speak three times as loud. That helps, so part of it is
+# volume: logits add up, and each head supplies a part of the sum. But the loud head is still right less often than all
+# four together, so they also cover for each other's mistakes.
 #
 # An ablation tells you what the *rest* can't do without a head. If the loss stays low, the head may be useless, or the
 # others may carry on. Even GPT-2 small has heads that start to work only when another is knocked out ([Wang and
@@ -1214,10 +1217,11 @@ assert right_on_repeats(model(probe), probe) > 0.92
 # ## Second evening: read it from the weights · more
 #
 # You know where the heads look, and what is lost without them. Now read from the weights what a head writes and which
-# heads it listens to, and then cut a single wire between two of them.
+# heads it listens to, and then cut a single wire between two of them. You need the two trained models of the first
+# evening; run the cells above first (*Run → Run All Above Selected Cell*).
 
 # %% [markdown]
-# ## Multiply a head out · more
+# ## Read what a head writes: the OV circuit · more
 #
 # What does a head *say* when it looks at a token? Lesson 03 cut a head into two halves, and this is the second one:
 # what travels is made by $W_i^V W_i^O$ alone. In a model without MLPs and norms you need no experiment to read it. A
@@ -1247,7 +1251,7 @@ assert right_on_repeats(model(probe), probe) > 0.92
 #   Return `(V, V)`: row = token attended to, column = token whose logit it moves.
 # - Only this head's part of $W^V$ and $W^O$ belongs to it.
 # - Remember that `nn.Linear` computes `x @ weight.T`, so $W^V$ is `w_v.weight.T`.
-# - As always; no gradient is asked for.
+# - As always; no gradients are needed.
 
 
 # %%
@@ -1320,7 +1324,7 @@ assert by_rank[4] < min(alone_copies)
 # the sum of all four down to rank 16, which a single head could have, and it copies as well as before. With 64 tokens,
 # 16 numbers would do. Training just didn't put all of the copying into one head.
 #
-# ## Ask who listens to whom · more
+# ## Measure which head reads which: composition · more
 #
 # What layer 0 writes is meant for layer 1. A head of layer 1 can read it in three places, and [ARENA's
 # course](https://github.com/callummcdougall/ARENA_3.0) draws them as the three wires that enter a head:
@@ -1353,7 +1357,7 @@ assert by_rank[4] < min(alone_copies)
 
 # %%
 def composed(a: Tensor, b: Tensor) -> Tensor:
-    """The norm of a product, beside the product of the norms."""
+    """The norm of a product, divided by the product of the norms."""
     norm = torch.linalg.matrix_norm
     return norm(a @ b) / (norm(a) * norm(b))
 
@@ -1428,7 +1432,7 @@ show(
 # K-composition, as in your machine. These are norms, though, of matrices without the rotation. They say a wire is
 # there, not what it's used for.
 #
-# ## Cut a single wire · more
+# ## Cut a single wire: path patching · more
 #
 # An ablation takes away everything a head says, no matter who listens. Our claim is sharper: what the previous-token
 # head says works through the *keys* of layer 1. So cut that wire alone. Let the head speak as if it had read another
@@ -1443,7 +1447,7 @@ show(
 #   writes into the residual stream is replaced by what it writes on `other`, but only in the input of `w_k` of layer 1.
 # - Nothing else is touched: the queries and values of layer 1 still read what the head writes on `ids`, and so does
 #   everything that follows.
-# - Afterwards the model is as it was, even after an error. As always; no gradient is asked for.
+# - Afterwards the model is as it was, even after an error. As always; no gradients are needed.
 
 
 # %%
@@ -1668,9 +1672,9 @@ show(
 )
 
 # %% [markdown]
-# So the picture is one of many. Does that mean the weights don't matter? No, answered Wiegreffe and Pinter, look
-# closer. A pattern made for one image isn't a rule a model could follow. Here are three experiments, and one of them
-# needs a control of its own.
+# So the picture is one of many. Does that mean the weights don't matter? No, answered Wiegreffe and Pinter: a pattern
+# made for one image isn't a rule that a model could follow. Here are three experiments, and one of them needs a control
+# of its own.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1772,6 +1776,6 @@ assert agree < 0.5
 #   drink: the method of this lesson, on a sentence.
 #
 # **Next:** everything in this lesson was a model of ours, small enough to film. Lesson 12 opens one that other people
-# trained and published. Your code runs it, and your tools find in it what nobody had told it.
+# trained and published. Your code runs it, and your tools find in it something nobody ever taught it.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/11_reading_heads.ipynb`.*

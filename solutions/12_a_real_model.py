@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 12 · A real model: find the head that learned chemistry
 #
-# Two molecules go in, one comes out. Which atom went where? Chemists mark atoms and measure. A language model that has
-# only ever guessed missing letters can tell you as well, though nobody told it. In this lesson the code you've written
-# since lesson 01 runs that model, with the weights other people trained and published. Then you find out where the
-# knowledge is.
+# Two molecules go in, one comes out. Which atom went where? Chemists find out by marking atoms and measuring. A
+# language model that has only ever guessed missing symbols can tell you as well, though nobody ever taught it to. In
+# this lesson the code you've written since lesson 01 runs that model, with the weights other people trained and
+# published. Then you find out where the knowledge is.
 #
 # | | |
 # | --- | --- |
@@ -49,8 +49,8 @@ print(chemistry.tokens(ester))
 
 # %% [markdown]
 # And here's another one, drawn. An acid and an amine make an amide. Textbooks say which bonds break and which form, so
-# it's known which atom became which: atoms with the same number. By the end of this lesson, a head will have told you
-# the same.
+# it's known which atom became which. In the drawing they have the same number. By the end of this lesson, a head will
+# have told you the same.
 
 # %%
 amide = "CCC(=O)O.NCc1ccccc1>>CCC(=O)NCc1ccccc1"
@@ -110,12 +110,12 @@ check("predict_what_is_needed", needed_claim)
 #
 # $$x \leftarrow \mathrm{norm}_1(x + \mathrm{attn}(x)), \qquad x \leftarrow \mathrm{norm}_2(x + \mathrm{mlp}(x))$$
 #
-# That's post-LN, as in the paper of 2017, which lesson 06 left behind for good reasons. To get the published numbers,
+# That's post-LN, as in the 2017 paper, which lesson 06 left behind for good reasons. To get the published numbers,
 # you have to take the published form, down to the last constant. Sharing cuts the layers' weights to a twelfth, but it
 # doesn't cut the work: all twelve layers still compute.
 #
 # Count by hand. With $D = 256$ and an MLP of 512, attention has $4(D^2 + D)$ weights and the MLP $2 \cdot 512 D + 512 +
-# D$. Two norms have $2D$ each. Together that's 527,104, for all twelve layers.
+# D$. The two norms have $2D$ each. Together that's 527,104, and it serves all twelve layers.
 
 # %%
 D, d_hidden = 256, 512
@@ -211,7 +211,7 @@ for name, tensor in list(published.items())[5:14]:
 #
 # Now look at the shapes. Four matrices are 256 × 256. If you swap two of them, or transpose one, *nothing raises*.
 #
-# ### Exercise: give each weight its place ({points}, difficulty 3, 15 minutes)
+# ### Exercise: put each weight in its place ({points}, difficulty 3, 15 minutes)
 #
 # Write `load_encoder(encoder, weights, x)`.
 #
@@ -267,9 +267,9 @@ check("load_encoder", load_encoder)
 # %% [markdown]
 # Now put the model together. Around the encoder there's a table of 591 tokens and one of 512 positions, both only 128
 # wide, a norm, a layer that widens 128 to 256, and at the end the way back: a layer that narrows 256 to 128, a norm,
-# and the logits. `attnlib` has these parts. The encoder in the middle is yours, if it passed its check. Its logits, and
-# all 96 tables of attention weights, must be those of `attnlib`'s own model. Rounding errors grow over twelve layers,
-# so compare in float64.
+# and the logits. `attnlib` has these parts. The encoder in the middle is yours, if it passed its check. The model's
+# logits, and all 96 tables of attention weights, must match those of `attnlib`'s own model. Rounding errors grow over
+# twelve layers, so compare in float64.
 
 # %%
 # nbval-ignore-output: it says whose functions are used
@@ -303,13 +303,13 @@ model, reference = model.float(), reference.float()
 #
 # The model's only task was to fill in what's missing. So ask it to.
 #
-# ### Exercise: what was here? ({points}, difficulty 2, 10 minutes)
+# ### Exercise: fill in a masked token ({points}, difficulty 2, 10 minutes)
 #
 # Write `fill_in(model, ids, position, k, mask_id)`.
 #
 # - `ids` is `(n,)`, and stays as it is. The model takes `(b, n)` and returns logits `(b, n, vocab)`.
 # - While the token at `position` is masked, which `k` tokens are likeliest there? Return their ids `(k,)`, the
-#   likeliest first, and their probabilities `(k,)`, out of the whole vocabulary. No gradient is asked for.
+#   likeliest first, and their probabilities `(k,)`, out of the whole vocabulary. No gradients are needed.
 
 
 # %%
@@ -414,8 +414,8 @@ assert made.count(commonest) / len(made) < 0.55
 # %% [markdown]
 # So spelling alone goes a long way. (Saying the most common token every time would get only about half of the atoms
 # right.) A model that fills in 85 % needn't know anything about the reaction. To get nearly all of them it needs the
-# left side, above all for atoms other than carbon, of which spelling gets only about half. So the model looks across
-# the arrow. Where?
+# left side, above all for atoms other than carbon, of which spelling alone gets only about half. So the model looks
+# across the arrow. Where in the model does that happen?
 #
 # ## Load it wrong, and see who notices · more
 #
@@ -427,7 +427,7 @@ assert made.count(commonest) / len(made) < 0.55
 
 # %%
 def exchanged(copy: nn.Module) -> None:
-    """The queries' layer is used for keys, and the keys' for queries."""
+    """The query layer computes the keys, and the key layer the queries."""
     attn = copy.encoder.attn
     attn.w_q, attn.w_k = attn.w_k, attn.w_q
 
@@ -521,7 +521,7 @@ ax.axhline(1e-3, color=GREY, lw=0.8)
 ax.set_yscale("log")
 ax.set(xlabel="layer", ylabel="largest difference", xlim=(0, 17.5))
 ax.set_xticks(range(13), ["in", *range(12)])
-ax.set_title("Four of six mistakes cost not one atom in fifty")
+ax.set_title("Four of six mistakes cost less than one atom in fifty")
 show(
     "Six curves of the largest difference from the right model, before the first layer "
     "and after each of twelve. Exchanged and turned matrices are far off from the "
@@ -536,7 +536,7 @@ show(
 # from a nearly right one. A known result for the same input can: print the largest difference after each layer, and
 # look for the *first* one that's more than rounding. The mistake is right before it.
 #
-# ### Fix: in front of the first layer ({points}, difficulty 3, 10 minutes)
+# ### Fix: the input of the first layer ({points}, difficulty 3, 10 minutes)
 #
 # The function below reads the tables in front of the encoder. It has two mistakes, both of the silent kind. One of the
 # two was in [Keras' own BERT](https://github.com/keras-team/keras-hub/issues/642), inside its layers, and in
@@ -613,7 +613,7 @@ assert_close(mended, right_steps[0], atol=1e-5, rtol=0)
 # - Return `origins` `(…, p)`, int64: for each atom after the arrow the index *in* `before` of the atom it came from.
 #   Where no atom on the left has its element, it's −1. Where two are equal, either is right.
 # - And return `shares` `(…, p, r)`: both directions added, other elements 0, each row divided by its sum. Without a
-#   partner the row is 0. No gradient is asked for.
+#   partner the row is 0. No gradients are needed.
 
 
 # %%
@@ -680,7 +680,7 @@ def maps_of(text: str, model: nn.Module) -> tuple[Tensor, Tensor]:
 #
 # Now ask all 96. Is there one that's right? And right compared with what? A head that knows nothing still guesses among
 # the atoms of the same element. And some atoms have several right answers: turn a ring like the one in `NCc1ccccc1`
-# over, and nobody can tell its two sides apart. So measure beside it what guessing gets.
+# over, and nobody can tell its two sides apart. So measure, for comparison, what guessing gets.
 #
 # ### Exercise: which head is it? ({points}, difficulty 3, 20 minutes)
 #
@@ -806,8 +806,8 @@ show(
 # share their weights, so it's one head, and it needs a few rounds to get there. Five of the eight heads do hardly
 # better than guessing.
 #
-# Could it be the architecture, or the way we measure? Shuffle the numbers inside each matrix. Sizes and spread stay the
-# same, and what was learned in them is gone.
+# Could that come from the architecture alone, or from the way we measure? Shuffle the numbers inside each matrix. Sizes
+# and spread stay the same, but what was learned in them is gone.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -828,8 +828,8 @@ for i, (name, third) in enumerate(zip(ORDINALS, thirds, strict=True)):
 # Shuffled, no head gets far from chance. So what head 5 knows was learned.
 #
 # Here's what it says about a single reaction, one of those it gets all right. The later layers hardly differ. From here
-# on it's layer 10, because that and head 5 are what the authors' own package reads. Each atom of the product has the
-# number of the atom it came from, and the links are as wide as the head is sure.
+# on we use layer 10, because layer 10, head 5 is what the authors' own package reads. Each atom of the product has the
+# number of the atom it came from, and the surer the head, the wider the link.
 
 # %%
 LAYER, HEAD = 10, 5
@@ -930,7 +930,7 @@ for third, name in enumerate(ORDINALS):
 # %% [markdown]
 # So most of what head 5 brings does come across the arrow, though not all.
 #
-# ## Repeat an experiment of 1938 · core
+# ## Repeat an experiment from 1938 · core
 #
 # When acid and alcohol make an ester, one oxygen leaves as water. Is it the acid's or the alcohol's? You can't tell by
 # looking. Roberts and Urey marked the oxygen of methanol with the heavy isotope ¹⁸O, let the methanol react with
@@ -1111,7 +1111,7 @@ show(
 )
 
 # %% [markdown]
-# ## Ask in which round it's needed · stretch
+# ## Find out in which round it's needed · stretch
 #
 # You took head 5 away from all twelve layers at once, because they share it. But a shared head still works twelve
 # times. In which of the rounds is it needed? Guess first: the early ones, while atoms still look for their partners?
@@ -1144,26 +1144,28 @@ for name, third, full in zip(ORDINALS, fewer, unspoilt, strict=True):
     single = [filled(third, without_in(range(r, r + 1)))[0] for r in range(12)]
     none = filled(third, without_in(range(12)))[0]
     print(
-        f"{name} third: in all rounds {full:.1%}, in none {none:.1%}; in all but one "
+        f"{name} third: head 5 in all rounds {full:.1%}, in none {none:.1%}, in all "
+        "but one:"
     )
     print("   ", ", ".join(f"{share:.1%}" for share in single))
     assert min(single) > full - 0.03
     assert full - 0.25 < none < full - 0.15
 
 # %% [markdown]
-# No *single* round is needed! Take the head away in any one of them, and hardly an atom is lost. Take it away in all,
-# and a fifth are. It's the trap of lesson 11 once more: *nothing happens without it* doesn't mean it does nothing.
+# No *single* round is needed! Take the head away in any one of them, and hardly an atom is lost. Take it away in all of
+# them, and a fifth of the atoms are. It's the trap of lesson 11 once more: *nothing happens without it* doesn't mean it
+# does nothing.
 #
 # Go on from here. Take it away in the first six rounds, then in the last six. Which half can the model spare? Then do
 # the same with the left side hidden, as the control.
 #
 # ## Put your own GPT into one file · core
 #
-# That was somebody else's model on your code. Your *own* model is scattered: the mask and attention are in lesson 05,
-# the norm is in 06, the block, the loop and the sampling are in 08, the cache is in 09. Each answer that passed is kept
-# in `my_attention/`, so they can be put together. `my_gpt()` takes what each part needs, in the right order, and writes
-# a single file. Where a part is missing, it takes `attnlib`'s and says so. Then it trains ten steps twice, with your
-# parts and with `attnlib`'s, from the same weights. The losses have to agree.
+# That was somebody else's model running on your code. Your *own* model is scattered over the lessons: the mask and
+# attention are in lesson 05, the norm is in 06, the block, the loop and the sampling are in 08, the cache is in 09.
+# Each answer that passed is kept in `my_attention/`, so they can be put together. `my_gpt()` takes what each part
+# needs, in the right order, and writes a single file. Where a part is missing, it takes `attnlib`'s and says so. Then
+# it trains ten steps twice, with your parts and with `attnlib`'s, from the same weights. The losses have to agree.
 
 # %%
 # nbval-ignore-output: it says whose parts are used, and where the file is
@@ -1187,7 +1189,7 @@ assert losses[-1] < 1.9
 #
 # ## Take this with you · core
 #
-# **A head that was never told can know, but what it knows is tied to what it has read.**
+# **A head can know what nobody taught it, but what it knows is tied to what it has read.**
 #
 # | | |
 # | --- | --- |

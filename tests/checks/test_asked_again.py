@@ -63,7 +63,8 @@ def swapped_words(sentence, one, other, third):
     assert all(words.count(word) == 1 for word in (one, other, third))
     assert all(close(before[words.index(w)], after[changed.index(w)]) for w in (one, other, third))
     assert not close(before, after)
-    return f"That of “{third}” stays the same, and the other two trade places, because every word takes its own along."
+    others = "the other two trade places, because each word's output moves with it."
+    return f"The output of “{third}” stays the same, and {others}"
 
 
 def reshaped_heads(words, columns, heads):
@@ -155,7 +156,7 @@ def bits(first, second):
     assert all(
         f"a loss of {loss} nats" in AGAIN["predict_bits"].question(first, second).text for _, loss in (first, second)
     )
-    return "neither, they are level" if each[0] == each[1] else ("the first", "the second")[each.index(min(each))]
+    return "neither, they're equal" if each[0] == each[1] else ("the first", "the second")[each.index(min(each))]
 
 
 def cache_size(layers, heads, d_head, tokens):

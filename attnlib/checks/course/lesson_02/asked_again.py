@@ -31,7 +31,7 @@ def dot_spread(root: int) -> Question:
                 f"{d} terms with variance 1 each give a variance of {d}. The standard deviation is its root. A sum as "
                 f"large as {d} would be {root} standard deviations from the mean.",
             ),
-            WrongOption("depends_on_keys", "none you could name: it depends on the number of keys"),
+            WrongOption("depends_on_keys", "there's no single answer: it depends on the number of keys"),
         ),
         why=f"Each of the {d} terms has variance 1, variances of independent terms add up to {d}, and the standard "
         f"deviation is the root of that: √{d} = {root}.",
@@ -44,12 +44,12 @@ def swapped_words(sentence: str, one: str, other: str, third: str) -> Question:
     return Question(
         text=f"Self-attention without positions reads “{sentence}”, and then the same sentence with “{one}” and "
         f"“{other}” swapped. What happens to the output of “{third}”, and to the outputs of the two words that moved?",
-        right=f"That of “{third}” stays the same, and the other two trade places, because every word takes its own "
-        "along.",
+        right=f"The output of “{third}” stays the same, and the other two trade places, because each word's output "
+        "moves with it.",
         wrong=(
             WrongOption(
                 "neighbours_matter",
-                "All outputs change, because every word now has other neighbours.",
+                "All outputs change, because every word now has different neighbours.",
                 "A score compares two words wherever they are. Nothing in the formula says what is next to what. The "
                 f"same {n} words answer in both sentences, so every word hears the same answers.",
             ),

@@ -22,14 +22,14 @@ def shuffled_memory(english: int, german: int, column: int) -> Question:
     """Ask what happens to output and weights if the words that answer are shuffled, and those that ask are not."""
     return Question(
         text=f"Cross-attention without positions: {counted(german)} German words ask, {counted(english)} English words "
-        f"answer. Now the English words come in another order, and “animal” moves from column 1 of the weights to "
+        f"answer. Now the English words come in a different order, and “animal” moves from column 1 of the weights to "
         f"column {column}. The German words stay as they are. What happens?",
         right="only the columns of the weights change places",
         wrong=(
             WrongOption("equivariant_here_too", "the rows of the output change places, as in lesson 02"),
             WrongOption(
                 "order_matters",
-                "output and weights both change: another order is another text",
+                "output and weights both change: a different order is a different text",
                 "A score compares one query with one key, wherever the key is. Nothing in the formula knows a "
                 f"position, so {counted(english)} words in another order are the same {counted(english)} words.",
             ),

@@ -366,11 +366,11 @@ def _without_numbers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
 LOSSES_BY_PLACE = WrittenExercise(
     name="losses_by_place",
     lesson=LESSON,
-    contract="model, excerpts (b, n + 1) -> two (n,): the mean loss at each place, as in training and as in writing",
+    contract="model, excerpts (b, n + 1) -> two (n,): the mean loss at each position, in one pass and step by step",
     parts={"values": 4, "robustness": 1},
     reference=losses_by_place,
     excused={"large scores": "The model is given, and its logits are not large."},
-    outputs=("as in training", "as in writing"),
+    outputs=("in one pass", "step by step"),
     cases=(
         Case(name="a model that sees one too far", inputs=partial(_measured, b=3, n=5, vocab=11)),
         Case(name="a sound model", inputs=partial(_measured, b=2, n=7, vocab=5, ahead=0)),

@@ -27,7 +27,7 @@ def no_residuals(words: int, width: int, layers: int, heads: int) -> Question:
                 "heads_specialise",
                 f"below 0: {counted(heads)} heads pick different words, which drives them apart",
             ),
-            WrongOption("numbers_explode", f"nowhere: after {layers} layers the numbers have exploded"),
+            WrongOption("numbers_explode", f"it doesn't settle: after {layers} layers the numbers have exploded"),
         ),
         why=f"Attention averages, and averages of averages of the same {n} words differ less and less. With nothing to "
         f"bring back what a word was, all {n} end up as one vector.",

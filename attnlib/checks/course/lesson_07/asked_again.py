@@ -23,7 +23,7 @@ def no_position(place: int, words: int) -> Question:
             ),
             WrongOption(
                 "mask_forgotten",
-                "nobody's, because each word takes its output along when it moves",
+                "no word's, because each word's output moves with it",
                 "Without a mask, the two outputs would swap along with their words. With it, position "
                 f"{place} sees only one of the two words, and position {place + 1} asks with the other one. So neither "
                 "word gets the output it got before.",

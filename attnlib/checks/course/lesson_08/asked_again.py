@@ -45,9 +45,9 @@ def overfitted() -> Question:
         text="A language model with a vocabulary of 35 characters and a hundred thousand weights is trained on the "
         "same eight lines in every step. Each gives a colour and its name, as “#ff00aa pink” does, and has a line "
         "break before and after it. There's no dropout. Where does the loss go?",
-        right="to a number above 0 that can be computed, since nothing tells which line is next",
+        right="to a number above 0 that can be computed, since nothing says which line comes next",
         wrong=(
-            WrongOption("falls_to_zero", "to 0, since there are plenty of weights"),
+            WrongOption("falls_to_zero", "to 0, since the model has plenty of weights"),
             WrongOption("nothing_is_learned", "it stays near 3.6, since eight lines are too few to learn from"),
             WrongOption(
                 "only_noise_is_left",
@@ -72,7 +72,7 @@ def bits(first: Model, second: Model) -> Question:
     )
     smaller, larger = sorted((first, second), key=lambda model: model[1])
     name = {first: "the first", second: "the second"}
-    level, other = "neither, they are level", name[larger]
+    level, other = "neither, they're equal", name[larger]
     is_level = each[0] == each[1]
     left = WrongOption("level", other if is_level else level, f"{told}.")
     return Question(

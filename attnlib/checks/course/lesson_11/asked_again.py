@@ -21,7 +21,7 @@ def fixed_period(period: int) -> Question:
             ),
             WrongOption(
                 "nothing_to_learn",
-                "nothing: with a fixed distance there is nothing left to be learned",
+                "nothing: with a fixed distance there's nothing left to learn",
                 "The tokens of a block are still random, but from the second block on, each is the one from "
                 f"{period} positions before, so the model can predict it exactly. It needs only the distance.",
             ),
