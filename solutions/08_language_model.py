@@ -111,7 +111,7 @@ print(tuple(lines.shape), lines[1, 1].tolist())
 # - **A**: 0
 # - **B**: 0.7
 # - **C**: 3.6
-# - **D**: nobody can know, because the weights are random
+# - **D**: it can't be known, because the weights are random
 
 # %%
 ### BEGIN SOLUTION
@@ -527,7 +527,7 @@ def fit(model: nn.Module, batches: Tensor, held_out: Tensor, every: int) -> list
 # - **A**: to 0, since the model has plenty of weights
 # - **B**: it stays near 3.6, since eight lines are too few to learn from
 # - **C**: to a number above 0 that can be computed, since nothing says which line comes next
-# - **D**: down to some number above 0 that nobody can know, because there is noise in all data
+# - **D**: down to some number above 0 that can't be known, because there is noise in all data
 
 # %%
 ### BEGIN SOLUTION

@@ -85,7 +85,7 @@ def _lessons() -> dict[str, str]:
         try:
             ast.parse(text)
         except SyntaxError as error:
-            print(f"{shown(file)} is not used: line {error.lineno} is no Python.")
+            print(f"{shown(file)} is not used: line {error.lineno} isn't valid Python.")
         else:
             found[file.stem] = text
     return found

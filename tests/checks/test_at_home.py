@@ -161,7 +161,7 @@ def test_the_lab_opens_where_the_learner_stopped(course, tmp_path, monkeypatch, 
     assert str(tmp_path / "home" / ".jupyter") in environment["JUPYTER_CONFIG_PATH"]
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in said[1:]] == [
-        "You are root, and so is all that a notebook runs",
+        "You are root, and so is everything a notebook runs",
         "There is no display here",
     ]
     monkeypatch.setattr(lessons.importlib.util, "find_spec", lambda name: None)

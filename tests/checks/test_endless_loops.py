@@ -40,7 +40,7 @@ LOOPS = {
         "`continue` in line 5 begins the next round before `i` is changed",
     ),
     "zero that is doubled": ("    i = 0\n    while i < 5:\n        i *= 2\n", "`i` starts at 0, and 0 times"),
-    "a half of nothing": ("    i = 9\n    while i >= 0:\n        i //= 2\n", "`i` comes to 0 and stays there"),
+    "a half of nothing": ("    i = 9\n    while i >= 0:\n        i //= 2\n", "`i` reaches 0 and stays there"),
     "no way out": ("    while True:\n        x = x * 1\n", "there is no `break` or `return` in it"),
     "a break out of another loop": (
         "    while True:\n        for i in range(3):\n            break\n",
@@ -48,7 +48,7 @@ LOOPS = {
     ),
     "a way out that never opens": (
         "    i = done = 0\n    while 1:\n        i += 1\n        if done > 3:\n            break\n",
-        "nothing in the loop changes `done`, so the condition of its way out, `done > 3`, never changes",
+        "nothing in the loop changes `done`, so the condition for leaving it, `done > 3`, never changes",
     ),
     "a list that grows": (
         "    rows = [0]\n    for row in rows:\n        rows.append(row)\n        del rows[:0]\n",

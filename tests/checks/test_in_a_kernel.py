@@ -113,7 +113,7 @@ def test_an_answer_of_before_is_told_where_its_cell_has_ended_with_an_error(kern
     execute(kernel[1], before)
     assert OLD not in execute(kernel[1], CHECK)["shown"]
     assert execute(kernel[1], broken)["status"] == "error"
-    assert f"{OLD}the cell that would define it anew ended with an error" in execute(kernel[1], CHECK)["shown"]
+    assert f"{OLD}the cell that redefines it ended with an error" in execute(kernel[1], CHECK)["shown"]
     execute(kernel[1], before)
     assert OLD not in execute(kernel[1], CHECK)["shown"]
 

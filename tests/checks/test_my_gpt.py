@@ -140,7 +140,7 @@ def test_a_file_that_is_no_python_is_said_and_left_out(package, capsys):
         file.write("def half(:\n")
     capsys.readouterr()
     assert my_gpt().WHOSE["write_with_cache"] == "attnlib's"
-    assert re.search(r"lesson_09.py is not used: line \d+ is no Python\.", capsys.readouterr().out)
+    assert re.search(r"lesson_09.py is not used: line \d+ isn't valid Python\.", capsys.readouterr().out)
 
 
 def test_a_file_that_was_edited_stays_and_another_one_goes_to_the_history(package, capsys):

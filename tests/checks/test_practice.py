@@ -209,7 +209,7 @@ def test_the_minutes_end_the_round(practice, monkeypatch):
     practice.line(*opened(practice).lines)
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 700)
-    assert text(practice.next()) == "10 minutes are over: 2 bugs, 1 found, 1 given up. practice() goes on."
+    assert text(practice.next()) == "10 minutes are over: 2 bugs, 1 found, 1 given up. practice() continues."
 
 
 @pytest.mark.parametrize("exercise", ["attention_scores", "break_repeats", "softmax"])
@@ -278,7 +278,7 @@ def test_what_is_due_is_said_and_no_bug_is_opened(practice):
         practice.give_up()
     assert text(practice.due()).startswith("Nothing is due.")
     practice.now = lambda: START + timedelta(days=30)
-    assert text(practice.due()) == "3 mistakes that you have met are due again `practice.next()` opens a bug."
+    assert text(practice.due()) == "3 mistakes you have met before are due again `practice.next()` opens a bug."
     assert practice.opened.closed
     met = set()
     for _ in range(3):
@@ -286,7 +286,7 @@ def test_what_is_due_is_said_and_no_bug_is_opened(practice):
         met.add(slip_of(opened(practice).slip))
         practice.line(*opened(practice).lines)
     assert len(met) == 3
-    assert text(practice.next()) == "That was all: 3 bugs, 3 found, 0 given up. practice() goes on."
+    assert text(practice.next()) == "That was all: 3 bugs, 3 found, 0 given up. practice() continues."
 
 
 def test_nothing_is_due_where_nothing_has_passed_or_the_file_is_broken(practice, file):

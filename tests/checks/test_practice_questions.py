@@ -138,11 +138,11 @@ def test_due_counts_questions_and_opens_no_more_than_it_says(practice):
     practice.give_up()
     practice.now = lambda: START + timedelta(days=30)
     told = text(practice.due())
-    assert told.startswith("1 mistake that you have met and 2 questions from lessons are due again")
+    assert told.startswith("1 mistake you have met before and 2 questions from lessons are due again")
     for _ in range(3):
         practice.next()
         practice.give_up()
-    assert text(practice.next()) == "That was all: 1 bug and 2 questions, 0 found, 3 given up. practice() goes on."
+    assert text(practice.next()) == "That was all: 1 bug and 2 questions, 0 found, 3 given up. practice() continues."
     assert text(practice.due()).startswith("Nothing is due.")
 
 
@@ -173,7 +173,9 @@ def test_a_lesson_alone_and_everything_are_asked_for_as_with_bugs(practice):
 
 def test_an_answer_of_the_other_kind_is_refused_and_costs_nothing(asked):
     for answer in (lambda: asked.line(1), lambda: asked.because("A"), lambda: asked.repaired(len)):
-        with pytest.raises(Refused, match=r"A question is open: it is answered by a letter, `practice.answer\('A'\)`"):
+        with pytest.raises(
+            Refused, match=r"A question is open: it is answered with a letter, `practice.answer\('A'\)`"
+        ):
             answer()
     for none in (None, "E", 1):
         with pytest.raises(Refused, match="an option is named by A, B, C, D, got "):

@@ -57,7 +57,7 @@ def test_another_model_s_weights_go_aside(own, other, capsys):
     keep_weights("writer", fill(3.0)(other) or other)
     capsys.readouterr()
     assert numbers(trained("writer", nn.Linear(3, 2), fill(1.0))) == {1.0}
-    assert "are another model's, so writer was trained anew; its weights are kept in" in capsys.readouterr().out
+    assert "are another model's, so writer was trained again; its weights are kept in" in capsys.readouterr().out
     assert sorted(os.listdir(own / "weights")) == ["writer.old.pt", "writer.pt"]
     old = torch.load(own / "weights" / "writer.old.pt", weights_only=True)
     assert {name: tuple(value.shape) for name, value in old.items()} == {
@@ -85,7 +85,7 @@ def test_a_broken_file_is_said_in_one_sentence_and_replaced(own, broken, capsys,
     assert numbers(trained("writer", nn.Linear(3, 2), fill(1.0))) == {1.0}
     told = capsys.readouterr().out
     assert told.count("\n") == 1
-    assert "so writer was trained anew; its weights are kept in" in told
+    assert "so writer was trained again; its weights are kept in" in told
     assert numbers(trained("writer", nn.Linear(3, 2), never)) == {1.0}
     assert not (tmp_path / "evil").exists()
 

@@ -157,7 +157,7 @@ class LocalSession:
                     raise TimeLimitExceeded
             except InputAsked as error:
                 at = line_of_attempt(error.__traceback__)
-                raise Failed(Failure("time", "asks for input, and a check calls it by itself", *at)) from None
+                raise Failed(Failure("time", "asks for input, but nobody is there to answer", *at)) from None
             except ContractBroken as error:
                 raise Failed(error.failure) from None
             except BaseException as error:

@@ -121,7 +121,7 @@ def _of_counter(loop: Loop, name: str, asked: str, way: int, op: type[ast.cmpop]
     if scaled and begins and isinstance(begins[-1], ast.Constant) and begins[-1].value == 0:
         return f"`{name}` starts at 0, and 0 times or divided by any number is still 0"
     if scaled and asked == f"{name} >= 0":
-        return f"`{name}` comes to 0 and stays there, so `{asked}` stays true"
+        return f"`{name}` reaches 0 and stays there, so `{asked}` stays true"
     return ""
 
 
@@ -129,7 +129,7 @@ def _never_comes(loop: Loop, guard: ast.expr | None) -> str:
     """Explain why a `break` or a `return` is never reached."""
     if guard is None or _may_vary(guard) or _names(guard) & _changed(loop, guard):
         return ""
-    return f"{_nothing_changes(_names(guard))} so the condition of its way out, `{ast.unparse(guard)}`, never changes"
+    return f"{_nothing_changes(_names(guard))} so the condition for leaving it, `{ast.unparse(guard)}`, never changes"
 
 
 def _nothing_changes(names: set[str]) -> str:

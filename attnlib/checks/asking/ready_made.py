@@ -35,7 +35,7 @@ FAMILIES = {
     SOFTMAX: Family(
         r"softmax|softmin|attention|transformer(en|de)coder|autograd::engine|makedual",
         "Here you write the softmax itself, from `torch.exp`, `sum` and `amax`; `torch.logsumexp` is allowed, too. "
-        "Nothing that takes a softmax for you is: not torch's own in any of its forms, nor its logarithm, nor "
+        "But nothing may take a softmax for you: not torch's own in any of its forms, nor its logarithm, nor "
         "attention, nor a derivative (that of `logsumexp` is a softmax), nor another library.",
     ),
     MASKED_SOFTMAX: Family(

@@ -14,8 +14,8 @@ def main(arguments: list[str]) -> int | str:
     parser = argparse.ArgumentParser(prog="python -m attnlib")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, what in (
-        ("lab", "copy the notebooks into a folder, where they are missing, and open them in JupyterLab"),
-        ("update", "bring a folder's notebooks to this version; what you wrote stays"),
+        ("lab", "copy any missing notebooks into a folder, and open JupyterLab"),
+        ("update", "update a folder's notebooks to this version; what you wrote stays"),
     ):
         command = commands.add_parser(name, help=what, description=what)
         command.add_argument("folder", nargs="?", type=Path, default=Path(FOLDER), help=f"by default {FOLDER}")

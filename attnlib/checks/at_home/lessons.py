@@ -59,7 +59,7 @@ def update(folder: Path) -> list[str]:
     A notebook that was changed, by the course and by the learner, is kept in `.before_the_update/` as it was.
     """
     if not (folder / BASE).is_dir():
-        raise CannotOpen(f"{folder} holds no notebooks of this course. This brings them: {CALLED} lab {folder}")
+        raise CannotOpen(f"{folder} holds no notebooks of this course. To get them: {CALLED} lab {folder}")
     told = []
     for notebook in sorted(published().glob("*.ipynb")):
         own, base = folder / notebook.name, folder / BASE / notebook.name
@@ -99,10 +99,10 @@ def next_lesson() -> str:
 def open_lab(folder: Path, options: list[str]) -> int:
     """Copy missing notebooks and open JupyterLab at the next lesson; return its exit status."""
     if importlib.util.find_spec("jupyterlab") is None:
-        raise CannotOpen(f"JupyterLab is not installed in this Python. This brings it: {INSTALL}")
+        raise CannotOpen(f"JupyterLab is not installed in this Python. To install it: {INSTALL}")
     came = bring(folder)
     if came:
-        print(f"{len(came)} notebooks are now in {folder}. `{CALLED} update` renews them and keeps your work.")
+        print(f"{len(came)} notebooks are now in {folder}. `{CALLED} update` refreshes them and keeps your work.")
     command = [sys.executable, "-m", "jupyterlab", str(folder / f"{next_lesson()}.ipynb"), *options]
     command += [*_on_a_free_port(options), *_as_root(), *_without_a_display()]
     return subprocess.call(command, env={**os.environ, "JUPYTER_CONFIG_PATH": config_path(folder)})
@@ -126,7 +126,7 @@ def _on_a_free_port(options: list[str]) -> list[str]:
 def _as_root() -> list[str]:
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return []
-    print("You are root, and so is all that a notebook runs: start this as another user where you can.")
+    print("You are root, and so is everything a notebook runs. If you can, start this as another user.")
     return ["--allow-root"]
 
 

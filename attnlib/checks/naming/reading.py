@@ -234,7 +234,7 @@ class _Slips:
                 "one_object_repeated",
                 "A list holds the same object several times",
                 f"In {self._line(node)} `[…] * n` copies nothing: what is written into one entry is in all of them. "
-                "Make each one anew, `[… for _ in range(n)]`.",
+                "Make each one separately, `[… for _ in range(n)]`.",
             )
 
     def unread_arguments(self) -> Iterator[tuple[ast.FunctionDef, list[str]]]:

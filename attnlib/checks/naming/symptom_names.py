@@ -9,8 +9,8 @@ from attnlib.checks.naming.trait_names import OF_TRAITS
 _TEXTS = {
     "parameter_missing": (
         "A parameter of the contract is missing",
-        "The check, and whoever loads saved weights, finds the parameters by the names and in the form that the "
-        "contract gives them. Make each of them, and no other in its place.",
+        "The check finds the parameters by the names that the contract gives them, and so does anyone who loads saved "
+        "weights. Make each of them under its own name, with the shape that the contract asks for.",
     ),
     "layers_in_a_list": (
         "Layers in a plain list",
@@ -30,7 +30,7 @@ _TEXTS = {
     "one_parameter_more": (
         "One parameter too many",
         "Every nn.Parameter and nn.Module of the object is trained and saved with it, and here the contract does not "
-        "ask for this one. If it is a bias, its layer has not been told `bias`. Otherwise leave it out; a constant is "
+        "ask for this one. If it is a bias, its layer was not given `bias`. Otherwise leave it out; a constant is "
         "not a parameter (use `register_buffer`, or make it when it is needed).",
     ),
     "layer_under_two_names": (
@@ -50,7 +50,7 @@ _TEXTS = {
         "the constructor is given; a parameter made by hand has no axis for the batch.",
     ),
     "returns_something_else": (
-        "The result is not of the kind that the contract asks for",
+        "The result is not the kind of object that the contract asks for",
         "Your caller relies on getting what the contract names: a tensor, a number and a list are not the same, and "
         "several results come in the contract's order. Return exactly that.",
     ),
@@ -90,7 +90,7 @@ _TEXTS = {
         "The numbers agree to {} digits or so",
         "Either a constant is only nearly right (0.99 for 0.999, an eps that is missing or has the wrong size), or "
         "something on the way is less exact than it could be: float32 or half precision in between, a difference of "
-        "large numbers, an approximation. Or something changes the numbers a little: clipping, weight decay, a rate.",
+        "large numbers, an approximation. Or something changes the numbers a little, such as clipping or weight decay.",
     ),
     "not_a_number": (
         "The result contains NaN",
@@ -134,7 +134,7 @@ _TEXTS = {
         "inside a loop, an index, or a variable that each round overwrites does that.",
     ),
     "one_entry_for_all": (
-        "One entry is used for all others of its axis",
+        "One entry is used for all the others along its axis",
         "Along one axis, all results are those of the first or the last entry. A variable that each round of a "
         "loop overwrites does that, or an index where a whole axis is meant.",
     ),
@@ -184,8 +184,8 @@ _TEXTS = {
     ),
     "rows_with_a_term": (
         "Each row has a number of its own added to it",
-        "Within a row, the differences are right: the same number is added to all of them. Something is "
-        "subtracted or added for each row that should not be, or is missing.",
+        "Within a row, the differences are right, so the same number was added to all of its entries. Either something "
+        "is added or subtracted row by row that should not be, or something is missing that should be.",
     ),
     "input_added": (
         "An input is added to the result",
@@ -219,9 +219,9 @@ _TEXTS = {
     ),
     "arguments_do_not_fit": (
         "A function is called with the wrong arguments",
-        "One is too many, missing, of another kind or of another name. `help(function)` or a `?` after its name says "
-        "what it takes. Where no line of yours is shown above, the check itself made the call: it passes the arguments "
-        "of the contract in their order, and leaves out those that have a default there.",
+        "There is one too many or one too few, or one has the wrong type or the wrong name. `help(function)` or a `?` "
+        "after its name says what it takes. If no line of yours is shown above, the check itself made the call: it "
+        "passes the contract's arguments in their order, and leaves out those that have a default there.",
     ),
     "dtypes_do_not_fit": (
         "Two tensors of different dtypes meet",

@@ -84,10 +84,10 @@ def candidates(passed: set[str], *, lesson: str | None, only: str | None, everyt
         first = next(e for e in mine if any(row.exercise == e.name for row in in_lesson))
         raise Refused(
             f"Practice asks about exercises that you have passed, and none{where} has passed its check yet. "
-            f"Begin with {first.name} in lesson {first.lesson}, or ask for everything=True; --everything in a terminal."
+            f"Begin with {first.name} in lesson {first.lesson}, or pass everything=True (in a terminal, --everything)."
         )
     what = "is silent" if only == "silent" else "has two wrong lines"
-    raise Refused(f"No bug in the exercises{where} that you have passed {what}; leave out `only` for the others.")
+    raise Refused(f"None of the bugs in the exercises{where} that you have passed {what}. Leave out `only` for others.")
 
 
 def _lesson(name: str) -> str:

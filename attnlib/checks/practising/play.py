@@ -58,7 +58,7 @@ class Practice:
         self.round: Round | None = None
 
     def __repr__(self) -> str:
-        return "practice() opens a bug; it is answered with " + ", ".join(f"practice.{name}" for name in SHOW[:3]) + "."
+        return "practice() opens a bug; answer it with " + ", ".join(f"practice.{name}" for name in SHOW[:3]) + "."
 
     def __call__(
         self,
@@ -107,7 +107,7 @@ class Practice:
             return Shown("Nothing is due. practice() asks about bugs in what you have passed.", sections)
         self.round = Round([item for item in found if item.card in cards], seen, most=len(cards))
         questions = sum(isinstance(by_card[card], AskedAgain) for card in cards)
-        told = [_many(len(cards) - questions, "mistake that you have met"), _many(questions, "question from lessons")]
+        told = [_many(len(cards) - questions, "mistake you have met before"), _many(questions, "question from lessons")]
         verb = "are" if len(cards) > 1 else "is"
         opens = "the first" if questions else "a bug"
         headline = f"{' and '.join(filter(None, told))} {verb} due again"
@@ -203,7 +203,7 @@ class Practice:
     def _open_bug(self) -> OpenedBug:
         opened = self._now_open()
         if not isinstance(opened, OpenedBug):
-            raise Refused("A question is open: it is answered by a letter, `practice.answer('A')`.")
+            raise Refused("A question is open: it is answered with a letter, `practice.answer('A')`.")
         return opened
 
     def _not_yet(self, opened: Opened, *told: Section) -> Shown:
@@ -237,14 +237,14 @@ class Practice:
         asked = [_many(len(round.asked) - questions, "bug"), _many(questions, "question")]
         over = f"{round.minutes:g} minutes are over" if round.most is None else "That was all"
         told = f"{over}: {' and '.join(filter(None, asked))}, {round.solved} found"
-        return Shown(f"{told}, {round.given_up} given up. practice() goes on.")
+        return Shown(f"{told}, {round.given_up} given up. practice() continues.")
 
 
 def _many(number: int, thing: str) -> str:
     """Return a number of things, in words; empty for none.
 
-    >>> _many(1, "mistake that you have met"), _many(2, "day"), _many(0, "day")
-    ('1 mistake that you have met', '2 days', '')
+    >>> _many(1, "mistake you have met before"), _many(2, "day"), _many(0, "day")
+    ('1 mistake you have met before', '2 days', '')
     """
     first, *rest = thing.split(" ", 1)
     return " ".join([str(number), first + "s" * (number != 1), *rest]) if number else ""

@@ -30,7 +30,7 @@ def line_named(code: str, where: int | str) -> int:
             return where
         raise Refused(f"The code has the lines 1 to {len(lines)}, and line {where} is empty or not among them.")
     if not isinstance(where, str) or not where.strip():
-        raise Refused(f"A line is named by its number or a piece of its text, got {where!r:.60}.")
+        raise Refused(f"Name a line by its number or a piece of its text, got {where!r:.60}.")
     wanted = where.strip()
     found = [n for n, line in enumerate(lines, 1) if line.strip() == wanted]
     found = found or [n for n, line in enumerate(lines, 1) if wanted in line]

@@ -15,8 +15,8 @@ from typing import Any
 from attnlib.checks.standing.kept import keep_section, section
 
 SECTION, VERSION = "practice", 1
-NOT_INSTALLED = "fsrs is not installed, so nothing is asked again in time. To change that: pip install fsrs"
-AFRESH = "The history of practice could not be read (it is damaged, or of another version), so it starts afresh."
+NOT_INSTALLED = "fsrs is not installed, so nothing comes back when it is due. To change that: pip install fsrs"
+AFRESH = "The practice history could not be read (it is damaged, or from another version), so it starts afresh."
 
 SOLVED, WITH_HELP, GIVEN_UP = "Good", "Hard", "Again"
 

@@ -90,7 +90,7 @@ def _when(exercise: Exercise, trial: Trial) -> str:
     sizes = f", built with {', '.join(built)}" if built else ""
     special = "" if case.name in PLAIN else f" ({case.name})"
     if case.after:
-        return f"A first call is all right; then another one, with {', '.join(named)}{sizes}{special}"
+        return f"A first call is right, but not a second one, with {', '.join(named)}{sizes}{special}"
     return f"Called with {', '.join(named)}{sizes}{special}" if named else f"In the case “{case.name}”"
 
 

@@ -58,7 +58,7 @@ def staleness(attempt: Any) -> str:
     before = f"This is about the `{name}` that ran before"
     for later in range(number + 1, len(cells)):
         if defines.search(cells[later]) and _failed(later, shell.history_manager.input_hist_parsed[later]):
-            return f"{before}: the cell that would define it anew ended with an error"
+            return f"{before}: the cell that redefines it ended with an error"
     written = [source for source in _saved_behind(number, shell.user_ns) if defines.search(source)]
     if len(written) == 1 and not any(written[0].strip() == cell.strip() for cell in cells):
         return f"{before}: its cell has been changed since, and not run"

@@ -71,10 +71,10 @@ def _load(path: Path, model: nn.Module) -> str:
     except FileNotFoundError:
         return f"{name} was trained here"
     except Exception as error:  # a broken file may raise anything
-        return f"{shown(path)} cannot be read ({type(error).__name__}), so {name} was trained anew"
+        return f"{shown(path)} cannot be read ({type(error).__name__}), so {name} was trained again"
     asked = model.state_dict()
     if not isinstance(kept, dict) or {k: _size(v) for k, v in kept.items()} != {k: _size(v) for k, v in asked.items()}:
-        return f"The weights in {shown(path)} are another model's, so {name} was trained anew"
+        return f"The weights in {shown(path)} are another model's, so {name} was trained again"
     model.load_state_dict(kept)
     print(f"{name} was trained on {since}; its weights are loaded ({shown(path)}: delete the file to train anew).")
     return ""

@@ -17,7 +17,7 @@ HEADLINES: dict[Aspect | How, str] = {
     "device": "the device is not right",
     "values": "the values are not right",
     "mutation": "changes its input",
-    "untouched": "leaves its input unchanged, and should not",
+    "untouched": "leaves its input unchanged, but should change it",
     "counted_otherwise": "leaves a wrong number in its input",
     "gradient": "the gradient is not right",
 }
@@ -32,7 +32,7 @@ IN_WORDS: dict[tuple[Aspect, str], str] = {
     ("device", "moved"): "follows its inputs to another device",
     ("values", ""): "{label}{numbers}",
     ("mutation", ""): "changes its input {names} in place",
-    ("mutation", "untouched"): "leaves its input {names} unchanged, and should not",
+    ("mutation", "untouched"): "leaves its input {names} unchanged, but should change it",
     ("mutation", "counted_otherwise"): "leaves its input {names} with the number {got} in it, expected {expected}",
     ("gradient", "cut_off"): "no gradient flows back: the output is cut off from the inputs",
     ("gradient", "not_cut_off"): "a gradient flows where none should",

@@ -246,7 +246,7 @@ def _right_or_wrong(trials: Sequence[Trial]) -> str:
     fine = [t.case.name for t in trials if t.difference is None and _compares_values(t.case)]
     if len(wrong) < len(fine):
         return f"Wrong in: {_listed(wrong)}. Everything else that was tried is right."
-    return f"All is right in: {_listed(fine)}." if fine else ""
+    return f"Right in: {_listed(fine)}." if fine else ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -187,7 +187,7 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
             "A `return` inside a loop, an index, or a variable that each round overwrites does that.",
         ),
         "one_entry_for_all": Symptom(
-            "One entry is used for all others of its axis",
+            "One entry is used for all the others along its axis",
             "A variable that each round of a loop overwrites does that, or an index where a whole axis is meant.",
         ),
         "the_same_along_an_axis": Symptom(

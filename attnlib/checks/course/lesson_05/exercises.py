@@ -625,7 +625,8 @@ PREDICT_ZEROED_FUTURE = WrittenExercise(
     parts={"choice": 1},
     reference="C",
     explanation="Every weight of the softmax is divided by a sum over all keys, future ones included. A large future "
-    "score makes that sum large and the kept weights small. An output near zero hints at what's to come.",
+    "score makes that sum large and the kept weights small. So the size of the output gives away something about "
+    "what's to come.",
 )
 
 PREDICT_BLOCKED_ROW = WrittenExercise(

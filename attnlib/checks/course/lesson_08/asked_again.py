@@ -31,7 +31,7 @@ def first_loss(vocabulary: int) -> Question:
                 f"ln 2 = 0.69 is the loss of a guess between two. Here there are {vocabulary:,} possible tokens.",
                 title=f"There are {vocabulary:,} tokens, not two",
             ),
-            WrongOption("nobody_knows", "nobody can know, because the weights are random"),
+            WrongOption("nobody_knows", "it can't be known, because the weights are random"),
         ),
         why="A model that knows nothing gives each of V tokens the probability 1/V, and -ln(1/V) = ln V: for "
         f"{vocabulary:,} tokens, {loss:.2f}. If the first loss is far above that, the model starts out with opinions, "
@@ -51,7 +51,7 @@ def overfitted() -> Question:
             WrongOption("nothing_is_learned", "it stays near 3.6, since eight lines are too few to learn from"),
             WrongOption(
                 "only_noise_is_left",
-                "down to some number above 0 that nobody can know, because there is noise in all data",
+                "down to some number above 0 that can't be known, because there is noise in all data",
             ),
         ),
     )
@@ -91,7 +91,7 @@ def bits(first: Model, second: Model) -> Question:
             left,
             WrongOption("not_comparable", "nobody can say"),
         ),
-        why=f"Share the loss of a token among its characters: {told}, or {each[0] / math.log(2):.2f} and "
+        why=f"Divide the loss of a token among its characters: {told}, or {each[0] / math.log(2):.2f} and "
         f"{each[1] / math.log(2):.2f} bits. A loss means nothing until you know what it's per.",
     )
 

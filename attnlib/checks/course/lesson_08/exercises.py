@@ -116,7 +116,7 @@ PREDICT_BITS = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="Share the loss of a token among its characters: 3.2 / 4 = 0.8 nats per character, or 0.8 / ln 2 = "
+    explanation="Divide the loss of a token among its characters: 3.2 / 4 = 0.8 nats per character, or 0.8 / ln 2 = "
     "1.15 bits. The other model needs 1.3 nats, 1.88 bits. A loss means nothing until you know what it's per.",
 )
 

@@ -7,10 +7,11 @@ def fixed_period(period: int) -> Question:
     """Ask what a model learns if the repeated block has the same length in every sequence."""
     back = period - 1
     return Question(
-        text="A model with two layers and rotary positions reads sequences in which a block of random tokens, drawn "
-        f"anew for each sequence, comes again and again. The block's length is {period} in every one. What does the "
-        "model learn?",
-        right=f"to look {back} places back, without comparing any tokens; one layer is enough, and other periods fail",
+        text="A model with two layers and rotary positions reads sequences in which a block of random tokens, a new "
+        f"one for each sequence, is repeated over and over. The block's length is {period} in every sequence. What "
+        "does the model learn?",
+        right=f"to look {back} places back, without comparing any tokens; one layer is enough, and it fails for other "
+        "periods",
         wrong=(
             WrongOption(
                 "same_two_heads",

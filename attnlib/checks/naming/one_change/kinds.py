@@ -44,8 +44,8 @@ MOVES = ("in_place", "function", "removal", "dtype", "addition", "step")
 KEPT_STATE = Misconception(
     id="kept_state",
     title="Something is left over from earlier calls",
-    explanation="Run afresh, the same code passes all that was checked. A cache, a counter or a global that was filled "
-    "before makes it wrong now. Compute everything from the arguments.",
+    explanation="In a fresh run, the same code passes all that was checked. Now it is wrong because a cache, a counter "
+    "or a global still holds what earlier calls left there. Compute everything from the arguments.",
     implementation=None,
     heading="What your result shows",
 )

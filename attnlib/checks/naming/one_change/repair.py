@@ -34,7 +34,7 @@ WORDS = {
     "condition": "another condition in place of",
     "name": "another variable in place of",
 }
-REORDERED = f"if {OLD} cut the axes in the order in which they lie in memory, and a transpose then exchanged them"
+REORDERED = f"if {OLD} split the axes in the order they have in memory, and a transpose then exchanged them"
 PIECES = f"if {OLD} took the length of each piece, as `split` does, and not the number of pieces"
 IN_PLACE = f"if {OLD} made a new tensor instead of changing the old one"
 
