@@ -14,6 +14,7 @@ from attnlib.checks.trial.compare import ALIKE, ASPECTS, SEPARATION, Aspect, fir
 from attnlib.checks.trial.trial import Trial
 
 MOST_NOT_EXPLAINED = 3  # cases and parts: nobody would read more
+READABLE = 5_000  # characters: a pattern with two wildcards reads so many in a fraction of a second, more in hours
 
 
 @dataclass
@@ -47,7 +48,7 @@ def diagnose(
     up_to: Aspect = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
     if any(t.difference and t.difference.aspect == "mutation" for t in telling):
         up_to = max(up_to, "mutation", key=ASPECTS.index)  # then all numbers are right: none explains a changed input
-    rivals = [Rival(m) for m in exercise.misconceptions if not (m.unless and re.search(m.unless, source))]
+    rivals = [Rival(m) for m in exercise.misconceptions if not (m.unless and _may_contradict(source, m.unless))]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
     # numbers that are right elsewhere must be right by the misconception, too: it may speak of more than one part
@@ -73,6 +74,11 @@ def diagnose(
         if names:
             return []
     return []
+
+
+def _may_contradict(source: str, pattern: str) -> bool:
+    """True if the pattern is found, or if the source is so long that looking for it could take minutes."""
+    return len(source) > READABLE or re.search(pattern, source) is not None
 
 
 def _without_more(agreeing: Sequence[Rival]) -> list[Rival]:
