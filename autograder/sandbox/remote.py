@@ -79,7 +79,8 @@ class RemoteSession:
         except Died as error:
             raise Failed(Failure("died", str(error))) from None
         self.printed = _text(reply.get("printed"), 2000)
-        self.devices_mixed, self.touched = reply.get("devices_mixed") is True, reply.get("touched") is True
+        self.devices_mixed = reply.get("devices_mixed") is True
+        self.touched = self.device != "meta" and reply.get("touched") is True  # there are no numbers to compare there
         if "failure" in reply:
             raise Failed(failure_from(reply["failure"]))
         return reply

@@ -35,7 +35,11 @@ class Forger:
             return {}
         self.given = len(request.get("inputs", [])) or self.given
         count = self.outputs if request["do"] == "call" else self.given
-        return {"tensors": [self.tensor(request) for _ in range(count)], "printed": "", "devices_mixed": False}
+        return {
+            "tensors": [self.tensor(request) for _ in range(count)],
+            "printed": "",
+            "touched": self.data.draw(st.booleans()),
+        }
 
     def tensor(self, request):
         shapes = [t.shape for t in request.get("inputs", []) if isinstance(t, torch.Tensor)] + [

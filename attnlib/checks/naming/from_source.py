@@ -91,7 +91,7 @@ def text_of(attempt: Any) -> str:
         return "" if written is None else ast.unparse(written.tree)
     try:
         return ast.unparse(ast.parse(attempt.source))
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last for what is nested too deep
         return ""
 
 

@@ -63,7 +63,10 @@ def translate(source: str) -> str:
             return translate("\n" + rest)
         if magic not in WRITING_MAGICS:
             return ""
-    return str(_translator().transform_cell(source))
+    try:
+        return str(_translator().transform_cell(source))
+    except IndexError:  # IPython looks for the line after `%\`
+        raise SyntaxError("it ends in the middle of a magic") from None
 
 
 def _translator() -> Any:

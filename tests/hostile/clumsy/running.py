@@ -140,3 +140,15 @@ def a_state_of_torch_left_on_above_both_answers(s):
 def an_await_in_another_cell(s):
     s.cells.insert(1, code("import asyncio\n\nnothing = await asyncio.sleep(0, 0)"))
     s.cell("pairwise_dot")["source"] += " + nothing"
+
+
+@leads_to()
+def half_a_magic_above_the_answer(s):
+    s.cells.insert(s.place("pairwise_dot"), code("a = %\\"))
+
+
+@leads_to(pairwise_dot=0)
+def an_answer_nested_too_deep_to_be_read_above_a_wrong_one(s):
+    place = s.place("pairwise_dot")
+    s.cells[place]["source"] = "not " * 20_000 + "a"
+    s.cells.insert(place + 1, code("def pairwise_dot(x, y):\n    return 2 * x @ y.mT"))
