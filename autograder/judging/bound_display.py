@@ -3,6 +3,7 @@
 import re
 
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 
 MOST_WORK = 200_000_000  # sum of squares of the cells' lengths, as rendering is quadratic; a lesson takes a tenth
 MOST_TEXT = 100_000
@@ -10,7 +11,7 @@ MOST_TEXT_IN_ALL = 1_000_000
 
 
 def bound_display(notebook: NotebookNode) -> NotebookNode:
-    """Show long text as it is and long code without colours, and cut text that nobody would read.
+    """Show long text as it is and long code without colours, and cut text and output that nobody would read.
 
     mistune and pygments, with which nbgrader makes its pages, look ahead from every character of some kinds: a text of
     10,000 asterisks, or of 10,000 names with dots between them, takes them seconds, and ten times as much minutes.
@@ -29,6 +30,12 @@ def bound_display(notebook: NotebookNode) -> NotebookNode:
             cell.source = fenced(cell.source)
     if sum(len(cell.source) ** 2 for cell in notebook.cells if cell.cell_type == "code") > MOST_WORK:
         notebook.metadata.setdefault("language_info", NotebookNode())["pygments_lexer"] = "text"
+    room = MOST_TEXT_IN_ALL
+    for cell in notebook.cells:
+        printed = [o for o in cell.get("outputs", []) if o.output_type in ("stream", "error")]
+        room -= len(str(printed)) if printed else 0
+        if printed and room < 0:
+            cell.outputs = [new_output("stream", name="stdout", text="… (left out: other cells print too much)")]
     return notebook
 
 

@@ -3,7 +3,7 @@
 import nbconvert.filters.markdown_mistune as mistune_filter
 import pytest
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from autograder.in_nbgrader.pages.page import Page
 from autograder.judging.bound_display import MOST_TEXT_IN_ALL, MOST_WORK, bound_display
@@ -85,3 +85,17 @@ def test_long_code_is_shown_without_colours(monkeypatch):
     assert '<span class="n">' not in Page().from_notebook_node(shown)[0]
     coloured = bound_display(notebook(new_code_cell("a.a")))
     assert '<span class="n">' in Page().from_notebook_node(coloured)[0]
+
+
+def test_what_cells_print_has_one_budget():
+    printed = [
+        new_output("stream", name="stdout", text="x" * 2_000),
+        new_output("error", ename="E", evalue="<" * 4_000),
+    ]
+    verdict = new_output("execute_result", {"text/plain": "1.0"}, execution_count=1)
+    cells = [new_code_cell(outputs=list(printed)) for _ in range(4_000)] + [new_code_cell(outputs=[verdict])]
+    shown = bound_display(notebook(*cells)).cells
+    assert shown[0].outputs == printed
+    assert sum(len(str(cell.outputs)) for cell in shown) < MOST_TEXT_IN_ALL + 200 * len(cells)
+    assert [output.text for output in shown[-2].outputs] == ["… (left out: other cells print too much)"]
+    assert shown[-1].outputs == [verdict]
