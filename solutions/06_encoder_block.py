@@ -1498,7 +1498,7 @@ for d_hidden in (128, 256, 512):  # both kinds of work are equal at N = 2D + d_h
 # %%
 @torch.no_grad()
 def seconds(work, *inputs: Tensor) -> float:
-    """The fastest of seven runs: anything else the machine does can only slow it down."""
+    """The fastest of seven runs: whatever else the machine does only slows it down."""
     times = []
     for _ in range(7):
         started = time.perf_counter()
