@@ -198,9 +198,10 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
     from attnlib.checks import exercises
     from autograder.grading.grade_course import grade
     from autograder.grading.table import grading_tables
+    from autograder.in_nbgrader.course_files import alone
 
     errors = Terminal(stderr=True)
-    with rated_progress(errors) as progress:
+    with alone(layout.course), rated_progress(errors) as progress:
         task = progress.add_task("preparing the course", total=None, rate="")
 
         def show(state: State) -> None:

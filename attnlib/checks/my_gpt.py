@@ -12,7 +12,7 @@ from attnlib.checks.check import run
 from attnlib.checks.course import gpt_of_parts
 from attnlib.checks.standing.folder import own_folder, shown
 from attnlib.checks.standing.one_file import OneFile
-from attnlib.checks.standing.own_code import kept_answer, read_own, write_own
+from attnlib.checks.standing.own_code import fault_of, kept_answer, read_own, write_own
 from attnlib.checks.standing.own_file import answers_in
 
 FILE = "my_gpt.py"
@@ -46,13 +46,16 @@ def my_gpt() -> ModuleType:
 
 
 def _written(file: Path, text: str) -> str:
-    before, as_written = read_own(file)
-    if before is not None and before != as_written:
-        return f"You have edited {shown(file)}, so it stays as it is. Rename it to get a new one."
+    edited = f"You have edited {shown(file)}, so it stays as it is. Rename it to get a new one."
     try:
+        before, as_written = read_own(file)
+        if before is not None and before != as_written:
+            return edited
         write_own(file, text)
     except OSError as error:
         return f"Not written: {shown(file)} cannot be written ({error.strerror})."
+    except ValueError:  # it isn't text in UTF-8 any more
+        return edited
     return f"Written: {shown(file)}. `python {shown(file)}` trains it, and lets it write."
 
 
@@ -81,13 +84,13 @@ def _lessons() -> dict[str, str]:
     """The files of the learner's package that are Python, by name."""
     folder, found = own_folder(), {}
     for file in sorted(folder.glob("lesson_*.py")) if folder else ():
-        text = file.read_text(encoding="utf-8")
         try:
-            ast.parse(text)
-        except SyntaxError as error:
-            print(f"{shown(file)} is not used: line {error.lineno} isn't valid Python.")
+            text, _ = read_own(file)
+            ast.parse(text or "")
+        except (SyntaxError, ValueError) as error:
+            print(f"{shown(file)} is not used: {fault_of(error)}.")
         else:
-            found[file.stem] = text
+            found[file.stem] = text or ""
     return found
 
 

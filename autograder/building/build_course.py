@@ -1,6 +1,7 @@
 """`python -m autograder build`: from the lessons' text to the notebooks, all of them or none."""
 
 import base64
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -182,15 +183,16 @@ def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
         if lesson in layout.lessons():
             write_if_changed(source, to_text(read_lesson(layout.text(lesson))).encode())
         released = course.path(course.directory.release_directory, ".", lesson) / f"{lesson}.ipynb"
-        fresh = released.is_file() and released.stat().st_mtime_ns >= source.stat().st_mtime_ns
+        changed = source.stat().st_mtime_ns
+        fresh = released.is_file() and released.stat().st_mtime_ns == changed
         if lesson not in known or not fresh:
-            course.generate_assignment(lesson)
+            os.utime(course.generate_assignment(lesson), ns=(changed, changed))  # "of that one", by any clock
             done.append(lesson)
     return done
 
 
 def write_if_changed(path: Path, content: bytes) -> None:
-    """Write the file unless it is unchanged: its time shows whether a release is older than its source."""
+    """Write the file unless it is unchanged: its time shows whether a release is of this source."""
     if not path.is_file() or path.read_bytes() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

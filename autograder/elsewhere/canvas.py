@@ -1,10 +1,10 @@
-"""Canvas, by its REST interface: students are found by their SIS login, which has to be nbgrader's student id."""
+"""Canvas, by its REST interface: students are found by their SIS login or their SIS user id."""
 
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from autograder.elsewhere.push import Account, Remote
+from autograder.elsewhere.push import Account, Remote, by_id
 from autograder.elsewhere.web import Web
 from autograder.showing.errors import CourseError
 
@@ -27,12 +27,11 @@ class Canvas:
             raise CourseError(f"One assignment should be called {wanted!r} on Canvas; {len(fitting)} are.")
         place = f"{self.course}/assignments/{fitting[0]['id']}"
         users = {user["id"]: user for user in self._all(f"{self.course}/users?enrollment_type[]=student&per_page=100")}
-        accounts = {}
-        for submission in self._all(f"{place}/submissions?per_page=100"):
-            user = users.get(submission["user_id"], {})
-            if login := user.get("login_id") or user.get("sis_user_id"):
-                accounts[str(login)] = Account(str(submission["user_id"]), submission.get("score"))
-        return Remote(place, float(fitting[0]["points_possible"] or 0), accounts)
+        submissions = [one for one in self._all(f"{place}/submissions?per_page=100") if one["user_id"] in users]
+        accounts = [Account(str(one["user_id"]), _entered(one)) for one in submissions]
+        of = [users[one["user_id"]] for one in submissions]
+        ids = [(user.get("login_id"), user.get("sis_user_id")) for user in of]
+        return Remote(place, float(fitting[0]["points_possible"] or 0), by_id(accounts, ids))
 
     def send(self, remote: Remote, account: Account, score: float) -> None:
         """Set one student's grade, in points."""
@@ -43,6 +42,12 @@ class Canvas:
             answer = self.web.ask("GET", path)
             yield from answer.data
             path = answer.next
+
+
+def _entered(submission: Any) -> float | None:
+    """The score as somebody gave it: `score` is what Canvas's own policy for lateness has left of it."""
+    score: float | None = submission.get("entered_score", submission.get("score"))
+    return score
 
 
 def _is(assignment: Any, wanted: str) -> bool:

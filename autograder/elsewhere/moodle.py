@@ -6,7 +6,7 @@ mod_assign_save_grade.
 
 from typing import Any
 
-from autograder.elsewhere.push import Account, Remote
+from autograder.elsewhere.push import Account, Remote, by_id
 from autograder.elsewhere.web import NO_TOKEN, NoAccess, Refused, Web
 from autograder.showing.errors import CourseError
 
@@ -31,14 +31,11 @@ class Moodle:
         number = str(found[0]["id"])
         graded = self._call("mod_assign_get_grades", {"assignmentids[0]": number})["assignments"]
         scores = {one["userid"]: float(one["grade"]) for each in graded for one in each["grades"]}
-        accounts = {}
-        for user in self._call("core_enrol_get_enrolled_users", {"courseid": self.course}):
-            score = scores.get(user["id"], -1.0)
-            account = Account(str(user["id"]), score if score >= 0 else None)  # Moodle writes -1 for no grade
-            for key in ("email", "username", "idnumber"):
-                if user.get(key):
-                    accounts[str(user[key])] = account
-        return Remote(number, float(found[0]["grade"]), accounts)
+        users = self._call("core_enrol_get_enrolled_users", {"courseid": self.course})
+        given = {one: score for one, score in scores.items() if score >= 0}  # Moodle writes -1 for no grade
+        accounts = [Account(str(user["id"]), given.get(user["id"])) for user in users]
+        ids = [(user.get("idnumber"), user.get("username"), user.get("email")) for user in users]
+        return Remote(number, float(found[0]["grade"]), by_id(accounts, ids))
 
     def send(self, remote: Remote, account: Account, score: float) -> None:
         """Set one student's grade, in points."""

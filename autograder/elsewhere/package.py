@@ -36,9 +36,12 @@ Files = dict[str, bytes]
 def package_files(layout: Layout, lesson: str, *, seed: bool, **settings: Any) -> Files:
     """Return a package's files by their names in it: all that grades one lesson, with the course's seed or without.
 
-    Raises CourseError for an unknown lesson, a seed that is no number, or a wheel that cannot be built.
+    Raises CourseError for an unknown or another repository's lesson, a seed that is no number, or a wheel that cannot
+    be built.
     """
     layout.chosen((lesson,))
+    if lesson not in layout.own_lessons():
+        raise CourseError(f"{lesson} is another repository's lesson, and a package holds only those of this one.")
     files: Files = {}
     for path in _grader_sources():
         files[f"{GRADER}/{path.relative_to(ROOT).as_posix()}"] = path.read_bytes()

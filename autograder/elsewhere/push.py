@@ -5,9 +5,10 @@ needs no sending. A grade that somebody changed there stays, unless it is to be 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from nbgrader.api import MissingEntry
 
@@ -26,6 +27,25 @@ class Account:
 
     id: str
     score: float | None
+
+
+def by_id(accounts: Sequence[Account], ids: Sequence[tuple[Any, ...]]) -> dict[str, Account]:
+    """Each account by its ids, given with the one that counts most first.
+
+    Of two with the same id it is that of the one who has it in an earlier place; in the same place, of neither.
+
+    >>> ann, eve = Account("1", None), Account("2", None)
+    >>> {id: one.id for id, one in by_id([ann, eve], [("a7", "ann"), ("e7", "a7")]).items()}
+    {'a7': '1', 'e7': '2', 'ann': '1'}
+    """
+    found: dict[str, Account] = {}
+    seen = {""}
+    for place in zip(*ids, strict=True):
+        said = [str(id or "") for id in place]
+        counts = Counter(said)
+        found |= {id: one for id, one in zip(said, accounts, strict=True) if counts[id] == 1 and id not in seen}
+        seen |= counts.keys()
+    return found
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from nbgrader.api import Gradebook, MissingEntry
 
+from autograder.grading.entering import Entries
 from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.shares import in_share
@@ -131,7 +132,10 @@ class Requests:
             return decided
 
     def _enter(self, decided: Request, points: float | None) -> None:
-        """Write points and sentence into the gradebook, in one transaction; a second time changes nothing."""
+        """Write points and sentence into the gradebook, in one transaction; a second time changes nothing.
+
+        What lateness costs depends on the points.
+        """
         place = (decided.test, decided.lesson, decided.lesson, decided.student)
         with self.course.gradebook() as gradebook:
             grade = gradebook.find_grade(*place)
@@ -145,6 +149,7 @@ class Requests:
             if comment is not None and said not in (comment.manual_comment or ""):
                 comment.manual_comment = "\n\n".join(filter(None, (comment.manual_comment, said)))
             gradebook.db.commit()
+            Entries(self.course, gradebook).charge(decided.lesson, decided.student)
 
     def _find(self, id: str) -> Request:
         if not self._path(id).is_file():

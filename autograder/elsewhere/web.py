@@ -6,6 +6,7 @@ import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -84,8 +85,9 @@ class Web:
                 with error:
                     if error.code != 429 or waited + 1 == PATIENCE:
                         raise self._refusal(error) from None
-                    time.sleep(min(float(error.headers.get("Retry-After") or 1), SECONDS))
-            except (URLError, TimeoutError, ConnectionError) as error:
+                    later = error.headers.get("Retry-After") or "1"
+                    time.sleep(min(float(later), SECONDS) if later.isdecimal() else 1.0)  # else it is a date
+            except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
                 why = self._clean(getattr(error, "reason", error))
                 raise Refused(f"no answer ({why}): the next run will show whether it arrived") from None
             except ValueError:

@@ -110,7 +110,7 @@ def grade(
     prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
     course = NbgraderCourse(layout.course, submitted=folder.resolve())
     if how.received is not None:
-        record_all_received(course.directory, how.received)
+        record_all_received(course.directory, how.received, layout.gradable(()))
     run = Run(layout, course, folder, how, step)
     found = [Graded(printable(one.student), "", problem=f"not graded: {printable(one.why)}") for one in strays]
     found += [

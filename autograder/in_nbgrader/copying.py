@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from autograder.judging.intake.folder import MOST_BYTES, MOST_DEPTH, MOST_ENTRIES, TIMESTAMP, collect
@@ -47,8 +48,9 @@ class Copy:
     """A copy of a folder's regular files. Its owner may change the folder meanwhile; no link is followed.
 
     `is_owner` says of a user's number whether the folder may be that user's; all in it has to be the same user's, for a
-    link of the hard kind leads elsewhere, too. `left_out` has a line for everything else. `changed` is when the system
-    last changed anything about the folder or a file in it: unlike the other times of a file, this one cannot be set.
+    link of the hard kind leads elsewhere, too. `left_out` has a line for everything else. What cannot be written raises
+    its OSError: a copy without it would be another submission. `changed` is when the system last changed anything about
+    the folder or a file in it: unlike the other times of a file, this one cannot be set.
     """
 
     def __init__(self, source: Path, target: Path, most: int, is_owner: Callable[[int], bool]) -> None:
@@ -74,21 +76,26 @@ class Copy:
                 return
             self.changed = max(self.changed, state.st_ctime)
             (self.target / inner).mkdir(parents=True)
-            with os.scandir(opened) as entries:
-                for entry in entries:
-                    self._count(entries=1)
-                    self._entry(entry, opened, inner / entry.name)
-        except OSError as error:
-            self._leave_out(inner, error.strerror)
+            for entry in self._listed(opened, inner):
+                self._count(entries=1)
+                self._entry(entry, opened, inner / entry.name)
         finally:
             os.close(opened)
 
-    def _entry(self, entry: os.DirEntry[str], folder: int, name: Path) -> None:
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if is_folder and len(name.parts) > MOST_DEPTH:
-            self._leave_out(name, f"it is nested more than {MOST_DEPTH} deep")
-            return
+    def _listed(self, opened: int, inner: Path) -> list[os.DirEntry[str]]:
         try:
+            with os.scandir(opened) as entries:
+                return list(islice(entries, MOST_ENTRIES + 1))
+        except OSError as error:
+            self._leave_out(inner, error.strerror)
+            return []
+
+    def _entry(self, entry: os.DirEntry[str], folder: int, name: Path) -> None:
+        try:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and len(name.parts) > MOST_DEPTH:
+                self._leave_out(name, f"it is nested more than {MOST_DEPTH} deep")
+                return
             opened = os.open(entry.name, FOLDER if is_folder else FILE, dir_fd=folder)
         except OSError as error:
             self._leave_out(name, "it is a link" if entry.is_symlink() else error.strerror)
@@ -107,7 +114,11 @@ class Copy:
             if state.st_uid != self.owner:
                 self._leave_out(name, ANOTHER)
                 return
-            data = file.read(MOST_BYTES + 1)
+            try:
+                data = file.read(MOST_BYTES + 1)
+            except OSError as error:
+                self._leave_out(name, error.strerror)
+                return
         if len(data) > MOST_BYTES:
             self._leave_out(name, f"it has more than {MOST_BYTES >> 20} MB")
             return

@@ -1,13 +1,20 @@
-"""The course's own files, which students never see: the seed of the numbers, and the grader's own faults."""
+"""The course's own files, which students never see: the seed of the numbers, the grader's own faults, and its lock."""
 
+import errno
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from autograder.lesson_text.layout import shown
 from autograder.showing.errors import CourseError
 from autograder.showing.text import printable
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a disk that takes no more: they concern everybody, and pass."""
 
 
 def course_seed(course: Path) -> int:
@@ -41,3 +48,23 @@ def record_fault(course: Path, student: str, lesson: str, trace: str) -> None:
     """Keep a traceback for the person who fixes it."""
     with faults_file(course).open("a", encoding="utf-8") as file:
         file.write(f"{printable(student)} {lesson}\n{trace}\n")
+
+
+@contextmanager
+def alone(course: Path) -> Iterator[None]:
+    """Hold the course's lock, which the kernel releases if its holder dies; a CourseError if another run has it."""
+    course.mkdir(parents=True, exist_ok=True)
+    path = course / "watch.lock"
+    with path.open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            said = file.read().strip() or "of unknown number"
+            raise CourseError(
+                f"{shown(course)} is graded or watched already, by process {said}: two would judge twice."
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield

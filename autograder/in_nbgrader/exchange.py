@@ -13,6 +13,7 @@ from typing import Any
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 
 from autograder.in_nbgrader.copying import Copy
+from autograder.in_nbgrader.course_files import FULL
 from autograder.in_nbgrader.handed_in import record_received
 from autograder.in_nbgrader.names import fault_of_name
 from autograder.showing.errors import CourseError
@@ -69,39 +70,51 @@ class CollectWithoutLinks(ExchangeCollect):
         return not self.check_owner or owner == os.getuid() or _name_of(owner) == student
 
     def copy_files(self) -> None:
-        found = self.src_records
-        if not found:
+        if not self.src_records:
             super().copy_files()  # logs that there is nothing
-        for record in found:
-            self.src_records = [record]
+        for record in self.src_records:
             source = Path(self.inbound_path, record["filename"])
             path = self.coursedir.submitted_directory, record["username"], self.coursedir.assignment_id
-            before = Path(self.coursedir.format_path(*path))
-            try:
-                if before.is_dir() and self.coursedir.get_existing_timestamp(str(before)) != record["timestamp"]:
-                    with tempfile.TemporaryDirectory() as own:  # a failed collection must not replace an earlier one
-                        self._copy(source, Path(own, "copy"), str(record["username"]))
-                super().copy_files()
-            except (OSError, RuntimeError, CourseError) as error:
-                self.log.error("Not collected: %s: %s", printable(source), printable(error))
-        self.src_records = found
+            target = Path(self.coursedir.format_path(*path))
+            if self._is_wanted(target, record["timestamp"]):
+                self.log.info("Collecting submission: %s", printable(source.name))
+                try:
+                    self.take(source, target, str(record["username"]))
+                except (OSError, RuntimeError, CourseError) as error:
+                    self.log.error("Not collected: %s: %s", printable(source), printable(error))
+            else:
+                self.log.info("There already: %s (use --update for newer ones)", printable(source.name))
 
-    def _copy(self, source: Path, target: Path, student: str) -> Copy:
-        return Copy(source, target, 1000 * self.coursedir.max_dir_size, partial(self._may_hand_in, student=student))
+    def _is_wanted(self, target: Path, time: datetime) -> bool:
+        """True for what nbgrader copies: the first or, by its options, a newer one or the last before the deadline."""
+        if not target.is_dir():
+            return True
+        before = self.coursedir.get_existing_timestamp(str(target))
+        return bool(self.update and (before is None or time > before)) or bool(self.before_duedate and before != time)
 
-    def do_copy(self, src: str, dest: str, log: Any = None) -> None:  # noqa: ARG002  nbgrader names it
+    def take(self, source: Path, target: Path, student: str) -> None:
+        """Copy a submission into the course, and record when it was received.
+
+        What is there stays until the copy is whole. Raises CourseError or RuntimeError for a submission that cannot be
+        collected, and OSError where the machine fails, as on a full disk: then the next attempt may go well.
+        """
+        new = target.with_name(f".{target.name}.new")
+        may = partial(self._may_hand_in, student=student)
         try:
-            student = next(str(r["username"]) for r in self.src_records if r["filename"] == Path(src).name)
             with tempfile.TemporaryDirectory() as own:
-                copy = self._copy(Path(src), Path(own, "copy"), student)
+                copy = Copy(source, Path(own, "copy"), 1000 * self.coursedir.max_dir_size, may)
                 for line in copy.left_out:
                     self.log.warning("Not collected: %s", line)
-                super().do_copy(str(Path(own, "copy")), dest)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(new, ignore_errors=True)
+                self.do_copy(str(Path(own, "copy")), str(new))
             received = datetime.fromtimestamp(copy.changed, UTC).replace(tzinfo=None)
-            record_received(self.coursedir, student, self.coursedir.assignment_id, received)
-        except (OSError, RuntimeError, CourseError) as error:
-            shutil.rmtree(dest, ignore_errors=True)
-            self.log.error("Not collected: %s: %s", printable(src), printable(error))
+            record_received(self.coursedir, student, self.coursedir.assignment_id, received, new)
+            if target.exists():
+                shutil.rmtree(target)
+            new.rename(target)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
 
 
 def _name_of(owner: int) -> str:
@@ -124,6 +137,8 @@ class ReleaseOneByOne(ExchangeReleaseFeedback):
             try:
                 super().copy_files()
             except (OSError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno in FULL:
+                    raise
                 failed.append(printable(folder))
                 self.log.error("No feedback was released from %s: %s", failed[-1], printable(error))
         if failed:

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,22 +36,26 @@ def time_of(coursedir: Any, student: str, lesson: str, found: HandedIn | None = 
     return weighed(told, doubt, received)
 
 
-def record_received(coursedir: Any, student: str, lesson: str, time: datetime) -> None:
+def record_received(coursedir: Any, student: str, lesson: str, time: datetime, folder: Path | None = None) -> None:
     """Keep the time at which a submission was received, where no student writes, with the digest of what it was.
 
     A time belongs to what the folder held when the time was first recorded, and to nothing later. If the folder
-    holds nothing that can be read, there is nothing to keep.
+    holds nothing that can be read, there is nothing to keep. `folder` is where it is, before it is put into the course.
     """
-    files = _files(Path(coursedir.format_path(coursedir.submitted_directory, student, lesson)), lesson)
+    folder = folder or Path(coursedir.format_path(coursedir.submitted_directory, student, lesson))
+    files = _files(folder, lesson)
     known, digest = _received(coursedir, student, lesson), digest_of_files(files)
     if files and time not in (at for other, at in known.items() if other != digest):
         lines = (f"{at.isoformat(' ')} UTC {other}\n" for other, at in {**known, digest: time}.items())
         write_whole(_file(coursedir, student, lesson), "".join(lines))
 
 
-def record_all_received(coursedir: Any, table: Path) -> None:
+def record_all_received(coursedir: Any, table: Path, lessons: Collection[str]) -> None:
     """Keep the times in a CSV file with the columns student_id, assignment and timestamp, from a learning platform."""
-    for student, lesson, time in list(_rows(table)):  # all of them, or none
+    rows = list(_rows(table))  # all of them, or none
+    if unknown := [lesson for _, lesson, _ in rows if lesson not in lessons]:
+        raise CourseError(f"{shown(table)}: no lesson is called {unknown[0]!r}.")
+    for student, lesson, time in rows:
         record_received(coursedir, student, lesson, time)
 
 

@@ -10,12 +10,14 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import capture_log
+from sqlalchemy.exc import OperationalError
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.in_nbgrader.course_config import write_course_config
+from autograder.in_nbgrader.course_files import FULL
 from autograder.lesson_text.layout import CONFIG, SETTINGS
-from autograder.showing.errors import CourseError
+from autograder.showing.errors import CourseError, first_line
 
 
 class NbgraderCourse:
@@ -36,8 +38,11 @@ class NbgraderCourse:
         self.directory = CourseDirectory(config=self.config)
 
     def gradebook(self) -> Gradebook:
-        """The course's gradebook, as a context manager."""
-        return Gradebook(self.directory.db_url, self.directory.course_id)
+        """The course's gradebook, as a context manager; a CourseError if it can't be opened now."""
+        try:
+            return Gradebook(self.directory.db_url, self.directory.course_id)
+        except OperationalError as error:  # somebody else holds it, or the database is gone
+            raise CourseError(f"The gradebook cannot be opened: {first_line(error)}.") from error
 
     def path(self, step: str, student: str, assignment: str) -> Path:
         """nbgrader's folder of a step, a student and an assignment."""
@@ -56,10 +61,13 @@ class NbgraderCourse:
         return None if result["success"] else last_error(result)
 
     def generate_feedback(self, assignment: str, student: str = "*") -> None:
-        """Write the feedback as HTML."""
+        """Write the feedback as HTML; raises CourseError, or OSError on a full disk."""
         result = self._run(GenerateFeedback, assignment, student)
         if not result["success"]:
-            raise CourseError(f"nbgrader cannot write feedback on {assignment}: {last_error(result)}.")
+            why = last_error(result)
+            if (found := re.match(r"\[Errno (\d+)\] ([\w ]+)", why)) and int(found[1]) in FULL:
+                raise OSError(int(found[1]), found[2])
+            raise CourseError(f"nbgrader cannot write feedback on {assignment}: {why}.")
 
     def _run(self, converter: Callable[..., Any], assignment: str, student: str) -> dict[str, Any]:
         self.directory.assignment_id, self.directory.student_id = assignment, student

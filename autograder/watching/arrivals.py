@@ -2,8 +2,6 @@
 
 import glob
 import os
-import shutil
-import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ Signature = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One hand-in: its key is unique for ever, and `came` orders the waiting ones."""
+    """One hand-in: its key tells it from the student's one before, and `came` orders the waiting ones."""
 
     key: str
     student: str
@@ -38,6 +36,8 @@ class Arrivals(Protocol):
 
     submitted: Path
     """The folder in which the grader reads what was taken in."""
+    keeps: bool
+    """True if attempts stay there: else a student's earlier one, handed in again, is new."""
 
     def look(self, known: set[str]) -> list[Attempt]:
         """Return the whole attempts that are not known yet, the earliest first; a CourseError if the place is gone."""
@@ -73,6 +73,8 @@ def _signature(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 class Exchange:
     """nbgrader's exchange: ROOT/COURSE/inbound/STUDENT+LESSON+TIME. Each attempt is answered by itself."""
+
+    keeps = True
 
     def __init__(self, course: NbgraderCourse, lessons: list[str]) -> None:
         self.course, self.lessons, self.settled = course, lessons, Settled()
@@ -120,19 +122,14 @@ class Exchange:
         directory.assignment_id, directory.student_id = attempt.lesson, glob.escape(attempt.student)
         collector.refused = {}
         try:
-            record = collector._path_to_record(str(attempt.place))
+            collector._path_to_record(str(attempt.place))
             if why := collector.refused.get(attempt.place.name):
                 return str(why)
-            collector.src_records = [record]
-            with tempfile.TemporaryDirectory() as own:  # a failed collection must not replace an earlier one
-                collector._copy(attempt.place, Path(own, "copy"), attempt.student)
             target = self.course.path(directory.submitted_directory, attempt.student, attempt.lesson)
-            shutil.rmtree(target, ignore_errors=True)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            collector.do_copy(str(attempt.place), str(target))
-        except CourseError as error:
+            collector.take(attempt.place, target, attempt.student)
+        except (CourseError, RuntimeError) as error:
             return str(error)
-        return "" if target.is_dir() else "it could not be collected"
+        return ""
 
     def release(self, attempt: Attempt) -> None:
         directory = self.course.directory
@@ -144,6 +141,8 @@ class Exchange:
 
 class Folder:
     """A folder STUDENT/LESSON/ with each student's last attempt; feedback stays in the course's folder."""
+
+    keeps = False
 
     def __init__(self, folder: Path, lessons: list[str]) -> None:
         self.submitted, self.lessons, self.settled = folder, lessons, Settled()

@@ -37,10 +37,10 @@ def watch(
     layout = Layout() if course is None else dataclasses.replace(Layout(), course=course.resolve())
     from autograder.building.build_course import prepare
     from autograder.grading.grade_course import How
+    from autograder.in_nbgrader.course_files import alone
     from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
     from autograder.sandbox.probe import probe
     from autograder.watching.arrivals import Exchange, Folder
-    from autograder.watching.journal import alone
     from autograder.watching.watch import Watch
 
     with alone(layout.course):

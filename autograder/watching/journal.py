@@ -1,15 +1,10 @@
-"""A journal of answers, a line each, on disk before the next is begun; and the lock that keeps a second watch out."""
+"""A journal of answers, a line each, on disk before the next is begun."""
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from autograder.lesson_text.layout import shown
-from autograder.showing.errors import CourseError
 
 HOUR = 3600.0
 
@@ -33,6 +28,8 @@ class Journal:
         self.path = course / "watched.jsonl"
         self.answered: list[Answered] = list(self._read())
         self.keys = {one.key for one in self.answered}
+        self.last = {(one.student, one.lesson): one.key for one in self.answered}
+        """The key of each student's last answer in a lesson."""
 
     def _read(self) -> Iterator[Answered]:
         if not self.path.is_file():
@@ -61,6 +58,7 @@ class Journal:
                 raise
         self.answered += answers
         self.keys |= {one.key for one in answers}
+        self.last |= {(one.student, one.lesson): one.key for one in answers}
 
     def free_at(self, student: str, most: int, now: float) -> float:
         """Return the time a student may be judged again, now or later, if `most` attempts an hour are judged.
@@ -71,23 +69,3 @@ class Journal:
         times = sorted(one.at for one in self.answered if one.student == student and one.how == "judged")
         recent = [at for at in times if abs(now - at) < HOUR]
         return now if len(recent) < most else recent[-most] + HOUR
-
-
-@contextmanager
-def alone(course: Path) -> Iterator[None]:
-    """Hold the course's lock, which the kernel releases if its holder dies; a CourseError if another watch has it."""
-    course.mkdir(parents=True, exist_ok=True)
-    path = course / "watch.lock"
-    with path.open("a+", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            said = file.read().strip() or "of unknown number"
-            raise CourseError(
-                f"{shown(course)} is watched already, by process {said}: two would judge twice."
-            ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield

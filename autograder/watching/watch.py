@@ -77,7 +77,8 @@ class Watch:
 
     def round(self) -> int:
         """Answer waiting attempts, as many as the workers take at once; return how many are finished."""
-        chosen = self._turn(self.arrivals.look(self.journal.keys))
+        known = self.journal.keys if self.arrivals.keeps else {*self.journal.last.values()}
+        chosen = self._turn(self.arrivals.look(known))
         judged = [attempt for attempt in chosen if self._is_taken(attempt)]
         if not judged:
             return len(chosen)
@@ -91,21 +92,25 @@ class Watch:
     def _turn(self, waiting: list[Attempt]) -> list[Attempt]:
         """Choose whose turn it is: the earliest attempt of each student who may be judged now.
 
-        For a student who may not, only the last attempt at each lesson goes on waiting.
+        For a student who may not, only the last attempt at each lesson goes on waiting. One that is to be tried again
+        holds up the student's later ones: the last to be entered is the last that came.
         """
-        now, tick = self.clock(), time.monotonic()
+        now = self.clock()
         chosen: dict[str, Attempt] = {}
         last: dict[tuple[str, str], Attempt] = {}
         for attempt in waiting:
             free = self.most is None or self.journal.free_at(attempt.student, self.most, now) <= now
-            trouble = self.troubles.get(attempt.key)
             if not free:
                 if older := last.get((attempt.student, attempt.lesson)):
                     self._note(older, "passed over", f"a newer attempt waits, and {self.most} an hour are judged")
                 last[attempt.student, attempt.lesson] = attempt
-            elif trouble is None or tick - trouble.since >= AGAIN_SECONDS * trouble.tries:
+            else:
                 chosen.setdefault(attempt.student, attempt)
-        return list(chosen.values())[: ROUND * self.how.workers]
+        return [attempt for attempt in chosen.values() if self._is_due(attempt)][: ROUND * self.how.workers]
+
+    def _is_due(self, attempt: Attempt) -> bool:
+        trouble = self.troubles.get(attempt.key)
+        return trouble is None or time.monotonic() - trouble.since >= AGAIN_SECONDS * trouble.tries
 
     def _is_taken(self, attempt: Attempt) -> bool:
         if why := self.arrivals.take(attempt):
@@ -134,6 +139,8 @@ class Watch:
         except OSError:
             raise
         except Exception as error:  # nbgrader's errors have no common base; each concerns one student
+            with self.course.gradebook():  # unless it's the gradebook, which concerns all
+                pass
             return self._failed(attempt, f"its feedback could not be released: {first_line(error)}")
         self.troubles.pop(attempt.key, None)
         score = graded.problem or f"{graded.points:g} of {graded.max_points:g} points"

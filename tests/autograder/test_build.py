@@ -189,6 +189,20 @@ def test_preparing_twice_releases_once(layout):
     assert prepare(layout, ()) == [TINY]
 
 
+def test_a_clock_that_was_ahead_keeps_no_old_release(layout):
+    """A release is of its source, and not merely younger."""
+    prepare(layout, ())
+    released = layout.course / "release" / TINY / f"{TINY}.ipynb"
+    for path in (layout.source(TINY), released):
+        at = path.stat().st_mtime_ns + 10**13
+        os.utime(path, ns=(at, at))
+    text = layout.text(TINY)
+    text.write_text(text.read_text(encoding="utf-8").replace("# # ", "# # Anew: ", 1), encoding="utf-8")
+    assert prepare(layout, ()) == [TINY]
+    assert "Anew: " in released.read_text(encoding="utf-8")
+    assert prepare(layout, ()) == []
+
+
 def test_a_lesson_that_does_not_exist_is_named(layout):
     with pytest.raises(CourseError, match="No lesson is called '99_none'; there are: 00_tiny"):
         build(layout, ("99_none",), EXERCISES, None, silent)

@@ -1,5 +1,6 @@
 """nbgrader's exchange, in which students write: no link is followed, and nobody stops the others."""
 
+import errno
 import logging
 import os
 import shutil
@@ -17,6 +18,8 @@ from autograder.in_nbgrader.handed_in import time_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.judging.intake.timestamp import weighed
 from autograder.showing.errors import CourseError
+from autograder.watching.arrivals import Attempt
+from autograder.watching.arrivals import Exchange as Arrivals
 
 SECRET = "what nobody else may read"
 TIME = "2026-01-02 03:04:05 UTC"
@@ -96,6 +99,33 @@ def test_a_submission_that_cannot_be_collected_replaces_none(exchange, tmp_path)
     submit(tmp_path, "adam", {f"{TINY}.ipynb": "adam's " * 1000}, time="2026-02-02 03:04:05 UTC")
     exchange.factory.Collect(coursedir=exchange.directory).start()
     assert collected(exchange) == {f"adam/{TINY}/{TINY}.ipynb": "adam's"}
+
+
+@pytest.mark.parametrize("into", ["copy", f".{TINY}.new"], ids=["in TMPDIR", "in the course"])
+def test_a_full_disk_leaves_what_was_collected_before(exchange, tmp_path, monkeypatch, into):
+    submit(tmp_path, "adam", {f"{TINY}.ipynb": "adam's", "timestamp.txt": TIME})
+    exchange.factory.Collect(coursedir=exchange.directory).start()
+    before = collected(exchange)
+    later = "2026-02-02 03:04:05 UTC"
+    place = submit(tmp_path, "adam", {f"{TINY}.ipynb": "adam's later one", "timestamp.txt": later}, time=later)
+    write, copy = Path.write_bytes, shutil.copy2
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", lambda path, data: (full if into in path.parts else write)(path, data))
+    monkeypatch.setattr(shutil, "copy2", lambda a, b, **_: (full if into in Path(b).parts else copy)(a, b))
+    monkeypatch.setattr(shutil.copytree, "__defaults__", (False, None, shutil.copy2, False, False))
+    exchange.factory.Collect(coursedir=exchange.directory, update=True).start()
+    assert collected(exchange) == before
+    attempt = Attempt(place.name, "adam", TINY, 0.0, place)
+    with pytest.raises(OSError, match="No space left"):  # `watch` tries it again, and doesn't refuse it
+        Arrivals(exchange, [TINY]).take(attempt)
+    assert collected(exchange) == before
+    monkeypatch.undo()
+    assert Arrivals(exchange, [TINY]).take(attempt) == ""
+    assert collected(exchange)[f"adam/{TINY}/{TINY}.ipynb"] == "adam's later one"
+    assert time_of(exchange.directory, "adam", TINY)[0] > datetime(2026, 2, 2, 3, 4, 5)
 
 
 def test_nobody_hands_in_for_another_student(exchange, tmp_path, caplog, monkeypatch):

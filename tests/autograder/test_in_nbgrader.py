@@ -132,7 +132,7 @@ def ways(prepared, tmp_path_factory):
         (klass.layout.course / "seed").write_text("7\n", encoding="ascii")
         hand_in(klass)
         found[way] = klass
-    record_all_received(found["nbgrader"].course.directory, received(found["nbgrader"]))
+    record_all_received(found["nbgrader"].course.directory, received(found["nbgrader"]), [TINY])
     log = nbgrader("autograde", TINY, course=found["nbgrader"].layout.course, check=False).stderr
     nbgrader("generate_feedback", TINY, course=found["nbgrader"].layout.course)
     graded = grade(

@@ -220,6 +220,12 @@ def test_what_is_wrong_with_a_lesson_is_one_clear_error(small, fault):
     assert not (small / "notebooks").exists()
 
 
+def test_a_lesson_of_others_is_not_packed(small):
+    done = python("-m", "autograder", "pack", "github", "20_my_topic", "packed", course=small, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("20_my_topic is another repository's lesson")
+
+
 @pytest.mark.slow
 def test_a_check_that_is_not_proved_is_said(small):
     slips = small / "my_course" / "lesson_20" / "slips.md"

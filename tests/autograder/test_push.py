@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 from click.testing import CliRunner
-from stand_in import TOKEN, Platform
+from stand_in import TOKEN, Platform, _Handler
 from tiny_course import POINTS, TINY
 
 from autograder.__main__ import main
@@ -155,3 +155,62 @@ def test_a_platform_that_is_busy_is_asked_again_and_one_that_is_broken_is_not(th
 def test_a_student_whom_nobody_there_knows_is_named():
     (row,) = plan({"ada": Grade(1.0, "graded")}, There("7", 5, {}), {}, overwrite=False)
     assert (row.do, row.why) == ("missing", "nobody there has this id")
+
+
+@pytest.fixture
+def answered(monkeypatch):
+    """Change the lists in which the platform answers, row by row."""
+
+    def answered(key: str, change) -> None:
+        answer = _Handler.answer
+
+        def changed(self, status: int, data: object, **headers: str) -> None:
+            if isinstance(data, list) and data and key in data[0]:
+                data = [row | change(row) for row in data]
+            answer(self, status, data, **headers)
+
+        monkeypatch.setattr(_Handler, "answer", changed)
+
+    return answered
+
+
+def test_nobody_gets_the_grade_of_another_who_has_their_name_elsewhere(there, answered):
+    """Eve's other name is Ada's id: on Moodle the user name and the ID number, on Canvas the user id and the login."""
+    there.ids["eve"], there.scores[999] = 999, None
+    answered("idnumber", lambda row: {"username": "ada"} if row["id"] == 999 else {})
+    answered("login_id", lambda row: {"sis_user_id": "ada"} if row["id"] == 999 else {})
+    assert there.push("--yes").output.endswith("3 sent.\n")
+    assert scores(there) == {**SCORES, "dot": None, "eve": None}
+
+
+def test_who_is_known_by_the_other_id_gets_the_grade(there, answered):
+    answered("login_id", lambda row: {"login_id": f"{row['login_id']}@example.edu", "sis_user_id": row["login_id"]})
+    answered("idnumber", lambda row: {"idnumber": "", "email": row["idnumber"]})
+    assert there.push("--yes").output.endswith("3 sent.\n")
+    assert scores(there) == {**SCORES, "dot": None}
+
+
+def test_what_the_platform_takes_off_for_lateness_is_no_change_of_the_grade(there, answered, klass):
+    """Canvas's `score` is the grade less what its policy takes off."""
+    answered("score", lambda row: {"entered_score": row["score"], "score": row["score"] and row["score"] - 1})
+    there.push("--yes", "--raw")
+    assert "0 to send" in there.push("--yes", "--raw").output
+    enter(klass, "ada", 4.5)
+    assert there.push("--yes", "--raw").output.endswith("1 sent.\n")
+
+
+@pytest.mark.parametrize("fault", ["a date to ask again at", "half an answer"])
+def test_an_odd_answer_is_one_sentence(there, monkeypatch, fault):
+    def odd(self, *_: object, **__: str) -> None:
+        self.send_response(429 if "date" in fault else 200)
+        self.send_header("Retry-After", "Fri, 27 Nov 2026 17:00:00 GMT")
+        self.send_header("Content-Length", "2" if "date" in fault else "1000")
+        self.end_headers()
+        self.wfile.write(b"[]")
+        self.close_connection = True
+
+    monkeypatch.setattr(_Handler, "answer", odd)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    done = there.push("--yes")
+    assert done.exit_code == 1
+    assert done.output.startswith(f"{TINY} cannot be looked up on {there.kind}: ")

@@ -29,7 +29,7 @@ def receive(klass, time, student="ann"):
     """`--received` with a table of one line."""
     table = klass.layout.course / "received.csv"
     table.write_text(f"student_id,assignment,timestamp\n{student},{TINY},{time} UTC\n", encoding="utf-8")
-    record_all_received(klass.course.directory, table)
+    record_all_received(klass.course.directory, table, [TINY])
 
 
 def time_that_counts(klass, student="ann"):
@@ -209,6 +209,17 @@ def test_a_sentence_keeps_its_width_beside_any_name(tmp_path):
         terminal.print(table)
     assert terminal.file.getvalue().count(sentence) == 2
     assert "…" not in terminal.file.getvalue()
+
+
+def test_the_table_of_times_refuses_a_lesson_that_is_not_there(klass):
+    """Its times would belong to nothing, and everybody would be in time."""
+    klass.submit("ann", RIGHT)
+    (klass.layout.course / "times.csv").write_text(
+        f"student_id,assignment,timestamp\nann,00,{LATE}\n", encoding="utf-8"
+    )
+    how = How(layers=probe("none"), received=klass.layout.course / "times.csv")
+    with pytest.raises(CourseError, match="no lesson is called '00'"):
+        grade(klass.layout, klass.submitted, (TINY,), how)
 
 
 def test_the_table_of_times_refuses_a_name_that_no_gradebook_takes(klass):

@@ -1,6 +1,8 @@
 """Regrade requests: taken once, read beside the code, decided once, and kept when the answer is judged again."""
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import pytest
 from click.testing import CliRunner
@@ -43,6 +45,25 @@ def grade(klass, *, again: bool = False) -> None:
 def open_one(klass) -> str:
     (request,) = Requests(klass.layout).all()
     return request.id
+
+
+def test_what_lateness_costs_is_of_the_points_after_the_decision(klass, tmp_path):
+    """Else a late student would be sent the difference, until somebody grades again."""
+    (klass.layout.course / "course_settings.py").write_text(
+        'c = get_config()\nc.LateSubmissionPlugin.penalty_method = "zero"\n', encoding="utf-8"
+    )
+    with klass.course.gradebook() as book, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        book.update_or_create_assignment(TINY, duedate=datetime(2026, 1, 1))
+        book.update_or_create_student("ada")
+        book.update_or_create_submission(TINY, "ada", timestamp=datetime(2026, 1, 2))
+    (tmp_path / "form.csv").write_text(f"{HEAD}ada,{TINY},pairwise_dot,Look again.\n", encoding="utf-8")
+    requests = Requests(klass.layout)
+    requests.take(tmp_path / "form.csv")
+    requests.decide(open_one(klass), "It is right.", "tim", 4.0)
+    with klass.course.gradebook() as book:
+        found = book.find_submission(TINY, "ada")
+        assert found.late_submission_penalty == found.score == 4.0
 
 
 @pytest.mark.slow

@@ -13,13 +13,14 @@ import pytest
 from tiny_course import POINTS, RIGHT, TINY, Class
 
 from autograder.grading.grade_course import How
+from autograder.in_nbgrader.course_files import alone
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.judging.submission import Judged
 from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 from autograder.watching import watch as watching
 from autograder.watching.arrivals import Attempt, Exchange, Folder
-from autograder.watching.journal import HOUR, Answered, Journal, alone
+from autograder.watching.journal import HOUR, Answered, Journal
 from autograder.watching.watch import Watch
 from benchmarks import watching as benchmark
 

@@ -51,10 +51,10 @@ def keep_answer(exercise: Exercise, attempt: Any, *, even_if_edited: bool = Fals
                 _append(place / HISTORY / file.name, f"# until {day(date.today())}\n{replaced}\n")
             _write(file, after)
             _write_init(place)
-    except (OSError, SyntaxError) as error:
-        if isinstance(error, SyntaxError):
-            return f"Not kept: {shown(file)} cannot be read (line {error.lineno} isn't valid Python)"
+    except OSError as error:
         return f"Not kept: {shown(file)} cannot be written ({error.strerror})"
+    except (SyntaxError, ValueError) as error:
+        return f"Not kept: {shown(file)} cannot be read ({fault_of(error)})"
     return f"Kept in {shown(file)}"
 
 
@@ -64,16 +64,22 @@ def kept_answer(exercise: Exercise) -> tuple[Any, str]:
     if place is None:
         return None, ""
     file = place / f"lesson_{exercise.lesson[:2]}.py"
-    text = _read(file)
-    if text is None:
-        return None, ""
     try:
+        text = _read(file)
+        if text is None:
+            return None, ""
         name = answers_in(text).get(exercise.name)
         if name is None:
             return None, ""
         return getattr(_load(file), name), shown(file)
     except (Exception, SystemExit) as error:  # the file is the learner's: it may raise anything
         return None, f"{shown(file)} cannot be used ({type(error).__name__}: {error})"
+
+
+def fault_of(error: SyntaxError | ValueError) -> str:
+    """Say what is wrong with a file of the package that somebody edited, as a clause."""
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    return f"line {line} isn't valid Python" if line else "it isn't Python in UTF-8"
 
 
 def read_own(file: Path) -> tuple[str | None, str | None]:
@@ -145,17 +151,19 @@ def _as_written(file: Path) -> Path:
 
 def _read(file: Path) -> str | None:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")  # Windows has editors that begin with a mark
     except FileNotFoundError:
         return None
 
 
 def _write(file: Path, text: str) -> None:
-    for each in (file, _as_written(file)):
-        each.parent.mkdir(parents=True, exist_ok=True)
-        fresh = each.with_name(f"{each.name}.fresh")
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(each)
+    """Write both or, on a full disk, none: else the file would count as edited."""
+    fresh = {each.with_name(f"{each.name}.fresh"): each for each in (_as_written(file), file)}
+    for new in fresh:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(text, encoding="utf-8")
+    for new, each in fresh.items():
+        new.replace(each)
 
 
 def _append(file: Path, text: str) -> None:
@@ -165,13 +173,17 @@ def _append(file: Path, text: str) -> None:
 
 
 def _write_init(place: Path) -> None:
-    """Write the package's `__init__` with the names of all answers, by lesson; one that was edited stays."""
+    """Write the package's `__init__` with the names of all answers, by lesson; one that was edited stays.
+
+    A lesson whose file is no Python any more would keep the others from being imported.
+    """
     file = place / "__init__.py"
     before = _read(file)
     if before is not None and before != _read(_as_written(file)):
         return
     lines = ['"""Attention, written by me: `from my_attention import …`."""', ""]
     for lesson in sorted(place.glob("lesson_*.py")):
-        names = sorted(answers_in(lesson.read_text(encoding="utf-8")).values())
-        lines += [f"from .{lesson.stem} import {name} as {name}" for name in names]
+        with contextlib.suppress(SyntaxError, ValueError):
+            names = sorted(answers_in(_read(lesson) or "").values())
+            lines += [f"from .{lesson.stem} import {name} as {name}" for name in names]
     _write(file, "\n".join([*lines, ""]))

@@ -73,7 +73,10 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 def _with_imports(text: str, wanted: Iterable[str]) -> str:
-    """Return the file with one sorted block of imports: those at its top already, and the wanted ones."""
+    """Return the file with one sorted block of imports: those it has already, and the wanted ones.
+
+    One that shares its line with something else, or has to be the file's first, stays where it is.
+    """
     body = ast.parse(text).body
     lines = text.split("\n")
     there = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
@@ -82,18 +85,15 @@ def _with_imports(text: str, wanted: Iterable[str]) -> str:
         ast.unparse(one) for n in there for one in _each(n)
     }:
         return text
-    for node in reversed(there):
+    first: list[ast.stmt] = [n for n in there if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    first += body[:1] if ast.get_docstring(ast.parse(text)) else []
+    moved = [n for n in there if n not in first and not {*"#;"} & {*"".join(lines[n.lineno - 1 : n.end_lineno])}]
+    for node in reversed(moved):
         del lines[node.lineno - 1 : node.end_lineno]
-    at = (
-        there[0].lineno - 1
-        if there
-        else (body[0].end_lineno or 0)
-        if body and ast.get_docstring(ast.parse(text))
-        else 0
-    )
-    block = [*([""] if not there else []), *imports_of([*there, *new])]
+    at = moved[0].lineno - 1 if moved else max((node.end_lineno or 0 for node in first), default=0)
+    block = [*([""] if not moved else []), *imports_of([*moved, *new])]
     above, below = "\n".join(lines[:at]).rstrip("\n"), "\n".join(lines[at:]).strip("\n")
-    return "\n".join([*([above] if above else []), *([""] if above and there else []), *block]) + f"\n\n\n{below}\n"
+    return "\n".join([*([above] if above else []), *([""] if above and moved else []), *block]) + f"\n\n\n{below}\n"
 
 
 def _each(node: ast.stmt) -> list[ast.stmt]:

@@ -12,13 +12,14 @@ import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from dateutil.tz import gettz
 from nbgrader.utils import parse_utc
 
 from autograder.judging.intake.folder import TIMESTAMP, read_regular
 from autograder.showing.errors import NotGraded
 
 MOST_BYTES = 100
-FORM = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?( ?([A-Za-z]{1,5}|[+-]\d\d(:?\d\d)?))?")
+FORM = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?( ?((?P<zone>[A-Za-z]{1,5})|[+-]\d\d(:?\d\d)?))?")
 EARLIEST = datetime(2000, 1, 1)
 SLACK = timedelta(days=1)  # a time without a zone may be anybody's
 COPYING = timedelta(hours=1)
@@ -65,7 +66,8 @@ def weighed(told: datetime | None, doubt: str, received: datetime | None) -> tup
 
 def parse_time(text: str) -> datetime:
     """Parse the time, in UTC and without a zone; a ValueError if it isn't one."""
-    if not FORM.fullmatch(text):
+    form = FORM.fullmatch(text := text.upper())
+    if not form or (form["zone"] not in (None, "Z") and gettz(form["zone"]) is None):  # which nbgrader takes for UTC
         raise ValueError(text)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a zone that nobody knows is a warning

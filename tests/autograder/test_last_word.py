@@ -1,0 +1,112 @@
+"""A watch beside others, and the order of its answers: what was handed in last is what stays."""
+
+import errno
+import sqlite3
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+from test_watch import StandIn, exchange, judged, settle, watch  # noqa: F401
+from tiny_course import RIGHT, TINY, Class
+
+from autograder.__main__ import main
+from autograder.grading.grade_course import How
+from autograder.in_nbgrader.course_files import alone
+from autograder.sandbox.probe import probe
+from autograder.watching import watch as watching
+from autograder.watching.arrivals import Attempt, Exchange
+from autograder.watching.watch import Watch
+
+
+def test_an_attempt_that_is_tried_again_is_not_overtaken_by_a_later_one(watch, monkeypatch):  # noqa: F811
+    """Else it would be entered after that one, and stay."""
+    first, second = (Attempt(f"{n}", "a", TINY, float(n), Path("x")) for n in (1, 2))
+    watch._failed(first, "odd")
+    assert watch._turn([first, second]) == []
+    monkeypatch.setattr(watching, "AGAIN_SECONDS", 0.0)
+    assert watch._turn([first, second]) == [first]
+
+
+@pytest.mark.parametrize("step", ["before", "at the feedback"])
+def test_a_gradebook_that_somebody_else_holds_is_said_once_and_tried_again(klass, watch, monkeypatch, step):  # noqa: F811
+    """Not even the lock for reading can be had: a database that is gone looks the same."""
+    other = sqlite3.connect(klass.layout.course / "gradebook.db", isolation_level=None)
+    write, lines = watch._write_feedback, watch.lines
+
+    def held(attempt, graded):
+        other.execute("BEGIN EXCLUSIVE")
+        watch._write_feedback = write
+        write(attempt, graded)
+
+    def nap(_: float) -> None:
+        if lines and other.in_transaction:
+            other.execute("ROLLBACK")
+        elif judged(watch):
+            raise KeyboardInterrupt
+
+    klass.submit("a", RIGHT)
+    watch.arrivals.look(set())
+    if step == "before":
+        other.execute("BEGIN EXCLUSIVE")
+    else:
+        watch._write_feedback = held
+    monkeypatch.setattr(watching.time, "sleep", nap)
+    with pytest.raises(KeyboardInterrupt):
+        watch.forever()
+    other.close()
+    assert len(lines) == 2
+    assert lines[0].startswith("The gradebook cannot be opened: ")
+    assert "database is locked" in lines[0]
+    assert "judged: 5 of 5 points" in lines[1]
+
+
+def test_a_grade_beside_a_watch_is_refused(klass):
+    """It would enter what it had read before the watch took the student's next attempt, and that would stay."""
+    klass.submit("a", RIGHT)
+    with alone(klass.layout.course):
+        done = CliRunner().invoke(main, ["grade", "--sandbox", "none", "--course", str(klass.layout.course)])
+    assert done.exit_code == 1
+    assert "watched already, by process" in done.output
+    assert "a" not in [one.id for one in klass.course.gradebook().students]
+
+
+def test_who_goes_back_to_an_earlier_answer_is_answered_again(klass, watch):  # noqa: F811
+    """In a folder, only the last attempt is seen: the mark of the one between must not stay."""
+    for letter in "BAB":
+        klass.submit("a", {**RIGHT, "predict_largest_dot": f'largest_dot = "{letter}"'})
+        assert settle(watch) == 1
+        assert settle(watch) == 0
+    text = (klass.layout.course / "autograded" / "a" / TINY / f"{TINY}.ipynb").read_text(encoding="utf-8")
+    assert 'largest_dot = \\"B\\"' in text
+
+
+@pytest.mark.parametrize(
+    ("place", "by"),
+    [
+        ("nbconvert.writers.files.open", lambda full: full),
+        ("nbgrader.exchange.default.release_feedback.shutil", lambda full: SimpleNamespace(copy=full)),
+    ],
+    ids=["written", "released"],
+)
+def test_a_disk_that_is_full_at_the_feedback_is_no_failure_of_the_attempt(exchange, monkeypatch, place, by):  # noqa: F811
+    monkeypatch.setattr(watching, "Crew", StandIn)
+    monkeypatch.setattr(watching, "AGAIN_SECONDS", 0.0)
+    klass = Class(exchange.layout)
+    exchange.hand_in("ann")
+    arrivals = Exchange(klass.course, [TINY])
+    watch = Watch(exchange.layout, klass.course, arrivals, How(layers=probe("none")), say=lambda _: None)  # noqa: F811
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(place, by(full), raising=False)
+        watch.arrivals.look(set())
+        for _ in range(watching.TRIES):
+            with pytest.raises(OSError, match="No space left"):
+                watch.round()
+    assert watch.journal.answered == []
+    watch.round()
+    assert judged(watch) == ["ann"]
+    assert exchange.is_released("ann")
