@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from odd import RIGHT, WRONG
+from verdict_alone import passes
 
 from attnlib.checks import run
 
@@ -24,4 +25,4 @@ def test_an_odd_right_answer_passes(name: str, answer: Any, seed: int) -> None:
 
 @pytest.mark.parametrize(("name", "answer"), _listed(WRONG))
 def test_an_odd_wrong_answer_is_rejected(name: str, answer: Any) -> None:
-    assert not run(name, answer).passed
+    assert not passes(name, answer)
