@@ -56,6 +56,7 @@ def push(
     an interruption; whoever cannot be sent is named.
     """
     from autograder.elsewhere.push import graded_lessons, look, send
+    from autograder.in_nbgrader.course_files import alone
 
     layout = Layout() if course is None else dataclasses.replace(Layout(), course=course.resolve())
     there = connect(platform, address, course_id, token_file)
@@ -64,6 +65,7 @@ def push(
         raise CourseError(f"--assignment names one lesson's, and there are {len(chosen)}: name the LESSON.")
     if not chosen:
         raise CourseError("Nothing has been graded yet.")
+    click.get_current_context().with_resource(alone(layout.course, "push", "pushed"))
     found = [
         (lesson, *look(there, layout, lesson, assignment or lesson, overwrite=overwrite, lateness=not raw))
         for lesson in chosen

@@ -51,19 +51,19 @@ def record_fault(course: Path, student: str, lesson: str, trace: str) -> None:
 
 
 @contextmanager
-def alone(course: Path) -> Iterator[None]:
-    """Hold the course's lock, which the kernel releases if its holder dies; a CourseError if another run has it."""
+def alone(course: Path, work: str = "watch", done: str = "graded or watched") -> Iterator[None]:
+    """Hold a lock of the course, which the kernel releases if its holder dies; a CourseError if another run has it."""
     course.mkdir(parents=True, exist_ok=True)
-    path = course / "watch.lock"
+    path = course / f"{work}.lock"
     with path.open("a+", encoding="ascii") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             said = file.read().strip() or "of unknown number"
-            raise CourseError(
-                f"{shown(course)} is graded or watched already, by process {said}: two would judge twice."
-            ) from None
+            raise CourseError(f"{shown(course)} is {done} already, by process {said}: two would do it twice.") from None
+        except OSError:  # a disk without locks
+            pass
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()

@@ -12,7 +12,7 @@ from autograder.in_nbgrader.copying import copy_listed
 from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.lesson_text.layout import Layout
-from autograder.showing.errors import CourseError, first_line
+from autograder.showing.errors import CourseError, NotGraded, first_line
 from autograder.showing.text import printable
 from autograder.watching.arrivals import Arrivals, Attempt
 from autograder.watching.journal import Answered, Journal
@@ -153,9 +153,9 @@ class Watch:
             return
         course = self.course.directory
         folder = self.course.path(course.feedback_directory, attempt.student, attempt.lesson)
-        copy_listed(
-            self.course.path(course.submitted_directory, attempt.student, attempt.lesson), folder, attempt.lesson
-        )
+        submitted = self.course.path(course.submitted_directory, attempt.student, attempt.lesson)
+        with contextlib.suppress(NotGraded):  # which then is the reason on the page
+            copy_listed(submitted, folder, attempt.lesson)
         text = REASON.format(lesson=attempt.lesson, reason=html.escape(graded.problem.removeprefix("not graded: ")))
         write_whole(folder / f"{attempt.lesson}.html", text)
 

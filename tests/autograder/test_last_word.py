@@ -110,3 +110,15 @@ def test_a_disk_that_is_full_at_the_feedback_is_no_failure_of_the_attempt(exchan
     watch.round()
     assert judged(watch) == ["ann"]
     assert exchange.is_released("ann")
+
+
+def test_who_hands_in_what_cannot_be_read_is_told_why(klass, watch):  # noqa: F811
+    klass.submit("a", RIGHT)
+    assert settle(watch) == 1
+    path = klass.submit("a", RIGHT)
+    path.rename(path.with_name("other.ipynb"))
+    path.symlink_to("other.ipynb")
+    assert settle(watch) == 1
+    assert judged(watch) == ["a", "a"]
+    page = (klass.layout.course / "feedback" / "a" / TINY / f"{TINY}.html").read_text(encoding="utf-8")
+    assert f"This submission was not graded: {TINY}.ipynb is a link" in page

@@ -11,6 +11,7 @@ from tiny_course import POINTS, TINY
 from autograder.__main__ import main
 from autograder.elsewhere.push import Grade, plan
 from autograder.elsewhere.push import Remote as There
+from autograder.in_nbgrader.course_files import alone
 
 SCORES = {"ada": 5.0, "bob": 4.0, "cy": 0.0}
 
@@ -214,3 +215,12 @@ def test_an_odd_answer_is_one_sentence(there, monkeypatch, fault):
     done = there.push("--yes")
     assert done.exit_code == 1
     assert done.output.startswith(f"{TINY} cannot be looked up on {there.kind}: ")
+
+
+def test_a_second_push_at_the_same_time_is_refused(there):
+    """It has seen what was there before the first one sent."""
+    with alone(there.course, "push", "pushed"):
+        done = there.push("--yes")
+    assert (done.exit_code, there.writes) == (1, [])
+    assert "is pushed already, by process" in done.output
+    assert there.push("--yes").output.endswith("3 sent.\n")
