@@ -8,6 +8,7 @@ from nbformat.v4 import new_output
 MOST_WORK = 200_000_000  # sum of squares of the cells' lengths, as rendering is quadratic; a lesson takes a tenth
 MOST_TEXT = 100_000
 MOST_TEXT_IN_ALL = 1_000_000
+MOST_PRINTED_IN_ALL = 200_000  # for each the page's maker takes some twenty times as long as for text
 
 
 def bound_display(notebook: NotebookNode) -> NotebookNode:
@@ -30,7 +31,7 @@ def bound_display(notebook: NotebookNode) -> NotebookNode:
             cell.source = fenced(cell.source)
     if sum(len(cell.source) ** 2 for cell in notebook.cells if cell.cell_type == "code") > MOST_WORK:
         notebook.metadata.setdefault("language_info", NotebookNode())["pygments_lexer"] = "text"
-    room = MOST_TEXT_IN_ALL
+    room = MOST_PRINTED_IN_ALL
     for cell in notebook.cells:
         printed = [o for o in cell.get("outputs", []) if o.output_type in ("stream", "error")]
         room -= len(str(printed)) if printed else 0

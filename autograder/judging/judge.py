@@ -29,7 +29,7 @@ from autograder.judging.cells_around import (
     plain_text,
 )
 from autograder.judging.explainer import Explainer
-from autograder.judging.retries import RETRIES, Outcome, Run, Stuck, added, outcomes, stuck_cells
+from autograder.judging.retries import RETRIES, Outcome, Run, Stuck, added, outcomes, said, stuck_cells
 from autograder.judging.together import Together, alike_together
 from autograder.judging.verdict import Verdict
 from autograder.lesson_text.assignment import Assignment, Question
@@ -112,8 +112,8 @@ class Judge:
     def _seed_of(self, settled: NotebookNode) -> int:
         """Return the seed of the hidden cases, unique to a submission: knowing another one's inputs is of no use."""
         state = hashlib.sha256(repr((self.seed, sorted(self.beside.items()))).encode())
-        for cell in settled.cells:
-            state.update(repr(cell.source).encode())
+        for cell in settled.cells:  # its kind and its grade id, too: they decide what is run
+            state.update(repr((cell.cell_type, grade_id(cell), cell.source)).encode())
         return int.from_bytes(state.digest(), "big")
 
     def _verdict(
@@ -167,8 +167,8 @@ class Judge:
         def judge(child: Child) -> bool:
             told = child.listen()
             asked.cells = outcomes(told.get("cells"))
-            if not told.get("missing") and asked.is_silent:
-                rest = RemoteAttempt(child, "unfit" if told.get("unfit") else None, self.budget.check_real_time)
+            if not said(told, "missing") and asked.is_silent:
+                rest = RemoteAttempt(child, "unfit" if said(told, "unfit") else None, self.budget.check_real_time)
                 report = passing(exercise, rest, Asking(seed=self.seed, memory=self.memory))
                 asked.report = report or asked.report
             return asked.report.passed
@@ -221,7 +221,7 @@ class Judge:
     def _holding(self, child: Child, verdict: Verdict, seed: int) -> dict[str, bool]:
         """Return the parts that hold in the process, which has been given its task. Raises Died."""
         told, parts = child.listen(), verdict.report.parts
-        if told.get("missing") or told.get("unfit"):
+        if said(told, "missing") or said(told, "unfit"):
             return dict.fromkeys(parts, False)
         attempt = RemoteAttempt(child, None, self.budget.check_real_time)
         return parts_left(verdict.question.exercise, attempt, parts, Asking(seed=seed))
@@ -254,11 +254,11 @@ class Judge:
     ) -> Report:
         """The report on the visible cases."""
         exercise = question.exercise
-        if told.get("missing") or not isinstance(told.get("value"), (dict, type(None))):
-            return failed(exercise, _missing(question, failure_from(told.get("missing")), ran))
+        if (missing := said(told, "missing")) or not isinstance(told.get("value"), (dict, type(None))):
+            return failed(exercise, _missing(question, failure_from(missing), ran))
         if exercise.kind == "choice":
             return run_exercise(exercise, _choice(told.get("value") or {}))
-        unfit = told.get("unfit")
+        unfit = said(told, "unfit")
 
         def explain() -> Any:
             child.close()  # everything that is shown has been asked

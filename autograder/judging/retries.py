@@ -59,6 +59,12 @@ class Outcome:
         return tuple(cell["name"] for cell in self.cells if cell["error"] and cell["name"] in given and self.lacking)
 
 
+def said(told: dict[str, Any], name: str) -> Any:
+    """Return what the child says under this name if it is words; a tensor there would be neither true nor false."""
+    found = told.get(name)
+    return found if isinstance(found, (str, dict)) else None
+
+
 def outcomes(told: Any) -> list[dict[str, Any]]:
     """Return the child's account of its cells: words for its own student, and nothing else."""
     found: list[dict[str, Any]] = []

@@ -6,7 +6,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from autograder.in_nbgrader.pages.page import Page
-from autograder.judging.bound_display import MOST_TEXT_IN_ALL, MOST_WORK, bound_display
+from autograder.judging.bound_display import MOST_PRINTED_IN_ALL, MOST_TEXT_IN_ALL, MOST_WORK, bound_display
 from autograder.lesson_text.lesson import LANGUAGE
 
 SLOW = [
@@ -96,6 +96,6 @@ def test_what_cells_print_has_one_budget():
     cells = [new_code_cell(outputs=list(printed)) for _ in range(4_000)] + [new_code_cell(outputs=[verdict])]
     shown = bound_display(notebook(*cells)).cells
     assert shown[0].outputs == printed
-    assert sum(len(str(cell.outputs)) for cell in shown) < MOST_TEXT_IN_ALL + 200 * len(cells)
+    assert sum(len(str(cell.outputs)) for cell in shown) < MOST_PRINTED_IN_ALL + 200 * len(cells)
     assert [output.text for output in shown[-2].outputs] == ["… (left out: other cells print too much)"]
     assert shown[-1].outputs == [verdict]

@@ -228,3 +228,12 @@ def test_numbers_that_agree_to_some_digits_are_not_said_to_do_so_where_they_do_n
 
     message = " ".join(run("softmax", largest_in_size).message.split())
     assert "digits or so, but not in “scores near 10000 and -10000”" in message
+
+
+def test_a_gap_that_is_nothing_beside_the_largest_number_is_a_difference_of_dtype_alone() -> None:
+    def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
+        slopes = 2.0 ** (-8 * torch.arange(1, num_heads + 1) / num_heads)
+        bias = -slopes[:, None, None] * (torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len))
+        return bias.double().where(bias != 0, 5e-324)
+
+    assert "the dtype is not right" in run("alibi_bias", alibi_bias).message

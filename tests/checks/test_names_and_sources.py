@@ -125,13 +125,10 @@ def test_the_grader_reads_the_answers_cell_for_it_without_its_comments() -> None
     assert run_exercise(exercises()["reach"], asked).diagnosis != "nothing_exchanged"
     asked.source = "%%time\n" + source
     assert text_of(asked) == ""
-
-
-def test_a_source_that_would_take_minutes_to_search_is_taken_to_contradict() -> None:
-    never = "".join(f"    {line}\n" * 400 for line in ("a = a.clone()", "a[b] = b", "model(b)"))
-    asked = Local(run_cell(REACH.format("pass", "1e-5"), NOTEBOOK)["reach"])
-    asked.source = f"{REACH.format('pass', '1e-5')}\n\ndef never(a, b, model):\n{never}"
-    assert run_exercise(exercises()["reach"], asked).diagnosis != "nothing_exchanged"
+    asked.source = "".join(f"{line}\n" * 400 for line in ("a = a.clone()", "a[b] = b", "model(b)"))
+    assert (
+        run_exercise(exercises()["reach"], asked).diagnosis != "nothing_exchanged"
+    )  # it would be searched for minutes
 
 
 def test_what_a_function_around_the_answer_binds_is_no_variable_of_the_notebook() -> None:

@@ -23,7 +23,7 @@ from autograder.lesson_text.layout import Layout  # noqa: E402
 from autograder.lesson_text.notebook import read_notebook, to_text  # noqa: E402
 
 LESSON_02 = "02_scaled_dot_product_attention"
-LESSONS = (LESSON_02, "06_encoder_block")
+LESSONS = ("00_start_here", LESSON_02, "06_encoder_block")
 HEADER = re.compile(r"# (?:(?P<exercise>[A-Za-z_]+) )?(?P<points>\d+|full)?(?:: (?P<says>.+))?")
 ESCAPE = """import os
 import sqlite3

@@ -9,6 +9,7 @@ import os
 
 import pytest
 from entries import LESSON_02, ROOT
+from nbformat.v4 import new_code_cell, new_raw_cell
 
 from attnlib.checks import run
 from autograder.building.compose_samples import compose
@@ -200,9 +201,16 @@ def test_the_hidden_inputs_of_one_submission_are_those_of_no_other(lesson, layer
     monkeypatch.setattr(Judge, "_left", lambda self, task, verdict, given, seed: seeds.append(seed) or {})
     monkeypatch.setattr(judging, "after_hidden_cases", lambda exercise, report, left: report)
     with Sandbox(layers) as sandbox:
-        for answer, course in ((RIGHT, 5), (RIGHT, 5), (RIGHT + "\n# again\n", 5), (RIGHT, 6)):
-            settled = settle(compose(release, {"attention_scores": answer}, "order"), assignment.released)
-            Judge(sandbox, seed=course).verdicts(settled, assignment)
+        for answer, course, make in (
+            (RIGHT, 5, new_raw_cell),
+            (RIGHT, 5, new_raw_cell),
+            (RIGHT, 5, new_code_cell),  # the same text, and another program
+            (RIGHT + "\n# again\n", 5, new_raw_cell),
+            (RIGHT, 6, new_raw_cell),
+        ):
+            notebook = compose(release, {"attention_scores": answer}, "order")
+            notebook.cells.insert(0, make("bit = 1"))
+            Judge(sandbox, seed=course).verdicts(settle(notebook, assignment.released), assignment)
     assert seeds[0] == seeds[1]
-    assert len(set(seeds)) == 3
+    assert len(set(seeds)) == 4
     assert min(seeds) > 2**128

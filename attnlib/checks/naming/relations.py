@@ -57,7 +57,7 @@ def digits(want: Tensor, have: Tensor) -> int:
     gap, largest = float((one - other).abs().max()), float(one.abs().max())
     if not math.isfinite(gap):
         return 0
-    return max(4 if gap <= 1e-6 else 0, int(-math.log10(gap / largest)) if gap < largest else 0)
+    return max(4 if gap <= 1e-6 else 0, int(-math.log10(max(gap / largest, 1e-15))) if gap < largest else 0)
 
 
 def _not_a_number(want: Tensor, have: Tensor, trial: Trial) -> bool:

@@ -73,7 +73,7 @@ def definitions(units: list[Unit], expression: str, modules: Mapping[str, str]) 
 def _statements_of(source: str) -> list[ast.stmt]:
     try:
         return parsed(source)[1]
-    except (SyntaxError, ValueError):
+    except Exception:  # see `parse`
         return []
 
 

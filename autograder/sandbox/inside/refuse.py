@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import torch
 
 from .failure import ContractBroken
-from .ready_made import ELSEWHERE, FAMILIES, Elsewhere, operator_called, operators
+from .ready_made import EINSUM, ELSEWHERE, FAMILIES, Elsewhere, operator_called, operators
 
 KEYS = (
     "CPU",
@@ -100,6 +100,11 @@ def guard(event, given):
 """An audit hook, which Python never removes. It compares with constants in its code, which nobody can rebind."""
 
 
+def _einsum_of_torch(equation: Any, *operands: Any, **_how: Any) -> Any:
+    """NumPy's einsum, computed by torch's: an operator can be refused, and a compiled function of NumPy's can't."""
+    return torch.einsum(equation, *map(torch.as_tensor, operands)).numpy()
+
+
 class Refusal:
     """Refuses what one exercise forbids: other libraries from now on, torch's operators once the cells have run.
 
@@ -108,7 +113,12 @@ class Refusal:
 
     def __init__(self, forbidden: Iterable[str], *, data: bool = False) -> None:
         """Begin with the libraries; those already imported stay only if `data` says they are for their data sets."""
+        forbidden = tuple(forbidden)
         self.wanted = {operator for name in forbidden if name in FAMILIES for operator in operators(name)}
+        if EINSUM in forbidden:
+            for name in [name for name in sys.modules if name.startswith("numpy.")]:
+                if "c_einsum" in vars(sys.modules[name]):
+                    vars(sys.modules[name])["c_einsum"] = _einsum_of_torch
         if self.wanted:
             if not data and not sys.modules.keys().isdisjoint(ELSEWHERE):  # each name read is a page copied
                 for name in [name for name in sys.modules if name.partition(".")[0] in ELSEWHERE]:
