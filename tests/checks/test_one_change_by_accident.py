@@ -49,26 +49,25 @@ def pairwise_dot(x, y):
         return kept[n]
 """
 IN_A_MODULE = """
-class EncoderBlock(nn.Module):
-    def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
+class QKVProjection(nn.Module):
+    def __init__(self, d_model, d_k, d_v, bias=True):
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
-        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)
+        self.w_q = nn.Linear(d_model, d_k, bias=bias)
+        self.w_k = nn.Linear(d_model, d_k, bias=bias)
+        self.w_v = nn.Linear(d_model, d_v, bias=bias)
         self.kept = {}
-    def forward(self, x, key_mask=None):
+    def forward(self, x):
         n = x.shape
         if n in self.kept:
             return self.kept[n]
-        x = x + self.attn(self.norm1(x), key_mask=key_mask)
-        self.kept[n] = x + self.mlp(self.norm2(x))
+        self.kept[n] = self.w_q(x), self.w_k(x), self.w_v(x)
         return self.kept[n]
 """
 ACCIDENTS = {
     "an error that was asked for": ("append_to_cache", NO_ERROR),
     "a lookup by identity": ("pairwise_dot", BY_LENGTH),
     "a lookup that fails": ("pairwise_dot", BY_LENGTH_AND_AN_ERROR),
-    "a lookup in a module": ("EncoderBlock", IN_A_MODULE),
+    "a lookup in a module": ("QKVProjection", IN_A_MODULE),
 }
 
 

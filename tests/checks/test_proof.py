@@ -149,14 +149,14 @@ def test_the_tables_of_the_whole_course_fit_80_columns() -> None:
 @pytest.mark.slow
 def test_the_command_prints_the_tables_and_writes_the_page(tmp_path: Path) -> None:
     file = tmp_path / "new folder" / "checks.html"
-    done = CliRunner().invoke(main, ["checks", "append_to_cache", "split_heads", "--page", str(file)])
+    done = CliRunner().invoke(main, ["checks", "fold_query_key", "split_heads", "--page", str(file)])
     assert done.exit_code == 0, done.output
     assert max(len(line) for line in done.stdout.splitlines() if not line.startswith("The page: ")) <= 80
     cells = re.split(r" {2,}|\n", done.stdout.split("Required")[0])
     assert [cell for cell in cells if cell.endswith("…")] == []  # nothing is cut off
-    for name in ("append_to_cache", "split_heads", "all"):
+    for name in ("fold_query_key", "split_heads", "all"):
         assert len(re.findall(rf"^ *{name} +[\d–]", done.stdout, flags=re.MULTILINE)) == 5
-    assert "<td>append_to_cache</td>" in file.read_text(encoding="utf-8")
+    assert "<td>fold_query_key</td>" in file.read_text(encoding="utf-8")
 
 
 def test_an_exercise_that_does_not_exist_is_one_clear_sentence() -> None:

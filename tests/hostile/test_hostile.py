@@ -17,6 +17,7 @@ from autograder.in_nbgrader.course_files import course_seed
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.judging.verdict import reports
 from autograder.lesson_text.notebook import read_notebook
+from autograder.sandbox.probe import probe
 from autograder.showing.text import printable
 
 ENTRIES = entries()
@@ -162,6 +163,8 @@ def test_forging_and_escaping_under_landlock_alone(hostile_course, tmp_path, lay
 
     The rest of these repeats what `test_it_leads_to_what_it_must` shows behind the layers that this machine has.
     """
+    if layers == probe():
+        pytest.skip("Landlock is the only layer here, and the whole class is graded behind it")
     course = tmp_path / "course"
     shutil.copytree(hostile_course.course, course, ignore=shutil.ignore_patterns("submitted", "autograded", "entries"))
     layout = dataclasses.replace(hostile_course, course=course)
