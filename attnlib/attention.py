@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .attention_arguments import check_arguments
 from .fused_attention import fused_attention
+from .half_precision import wide, without_autocast
 from .in_place_attention import in_place_attention
 from .masks import with_causal
 from .scores import attention_scores
@@ -84,15 +85,11 @@ def equation(
     """
     k, v = (_one_for_each_query_head(x, q) for x in (k, v))
     mask = with_causal(mask, q, k) if is_causal else mask
-    scores = attention_scores(_wide(q), _wide(k), scale=scale)  # (..., q, k)
+    with without_autocast(q):
+        scores = attention_scores(wide(q), wide(k), scale=scale)  # (..., q, k)
     scores = scores if score_bias is None else scores + score_bias
     weights = masked_softmax(scores, mask).to(q.dtype)
     return F.dropout(weights, dropout) @ v, weights
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Use float32 for half precision, which has too few digits for scores; the fused kernels do the same."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _one_for_each_query_head(x: Tensor, q: Tensor) -> Tensor:

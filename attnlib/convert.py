@@ -34,7 +34,8 @@ def from_torch(module: nn.Module) -> nn.Module:
     ``nn.MultiheadAttention`` -> ``MultiHeadAttention``, ``nn.TransformerEncoderLayer`` -> ``EncoderBlock``,
     ``nn.TransformerDecoderLayer`` -> ``DecoderBlock``, ``nn.TransformerEncoder`` -> ``Encoder``,
     ``nn.TransformerDecoder`` -> ``Decoder``. The copy has dropout only on the attention weights and in the MLP, at a
-    single rate there; a layer in training mode that has more than that is copied with a warning.
+    single rate there; a layer in training mode that has more than that is copied with a warning. A decoder's copy is
+    causal unless it is called with ``is_causal=False``; PyTorch's is not, unless it gets a ``tgt_mask``.
     Raises TypeError for any other module, ValueError for a configuration that attnlib does not have.
     """
     if isinstance(module, nn.MultiheadAttention):
@@ -143,9 +144,12 @@ def _encoder_from_torch(theirs: nn.TransformerEncoderLayer) -> EncoderBlock:
 
 def _encoder_to_torch(ours: EncoderBlock) -> nn.TransformerEncoderLayer:
     d_model, num_heads = ours.attn.w_q.in_features, ours.attn.num_heads
+    attention = _attention_to_torch(ours.attn)  # raises what its own check would say less clearly
     theirs = nn.TransformerEncoderLayer(d_model, num_heads, **_layer_options(ours))
     _match(theirs, ours, ours.mlp.up.weight)
-    theirs.self_attn = _attention_to_torch(ours.attn)
+    theirs.self_attn = attention
+    if ours.mlp.activation == "gelu_tanh":
+        theirs.activation_relu_or_gelu = 0  # PyTorch's fast path takes every nn.GELU for the exact one
     theirs.dropout1.p = 0.0
     _copy_rest(ours, theirs, to_ours=False)
     return theirs
@@ -164,10 +168,10 @@ def _decoder_to_torch(ours: DecoderBlock) -> nn.TransformerDecoderLayer:
     d_model, num_heads, d_memory = ours.attn.w_q.in_features, ours.attn.num_heads, ours.cross.w_k.in_features
     if d_memory != d_model:
         raise ValueError(f"nn.TransformerDecoderLayer needs d_memory = d_model = {d_model}, got {d_memory}")
+    attention, cross = _attention_to_torch(ours.attn), _attention_to_torch(ours.cross)
     theirs = nn.TransformerDecoderLayer(d_model, num_heads, **_layer_options(ours))
     _match(theirs, ours, ours.mlp.up.weight)
-    theirs.self_attn = _attention_to_torch(ours.attn)
-    theirs.multihead_attn = _attention_to_torch(ours.cross)
+    theirs.self_attn, theirs.multihead_attn = attention, cross
     theirs.dropout1.p = theirs.dropout2.p = 0.0
     _copy_rest(ours, theirs, to_ours=False)
     return theirs
@@ -212,7 +216,6 @@ def _block_options(theirs: _TorchLayer) -> dict[str, Any]:
         "norm_first": theirs.norm_first,
         "activation": _activation_name(theirs.activation),
         "bias": theirs.linear1.bias is not None,
-        "eps": theirs.norm1.eps,
     }
 
 
@@ -223,7 +226,6 @@ def _layer_options(ours: EncoderBlock | DecoderBlock) -> dict[str, Any]:
         "dim_feedforward": ours.mlp.up.out_features,
         "dropout": ours.mlp.dropout,
         "activation": nn.GELU("tanh") if ours.mlp.activation == "gelu_tanh" else ours.mlp.activation,
-        "layer_norm_eps": ours.norm1.eps,
         "batch_first": True,
         "norm_first": ours.norm_first,
         "bias": ours.mlp.up.bias is not None,
@@ -231,7 +233,7 @@ def _layer_options(ours: EncoderBlock | DecoderBlock) -> dict[str, Any]:
 
 
 def _activation_name(activation: object) -> str:
-    if activation is F.relu or isinstance(activation, nn.ReLU):
+    if activation in (F.relu, torch.relu) or isinstance(activation, nn.ReLU):
         return "relu"
     if activation is F.gelu or (isinstance(activation, nn.GELU) and activation.approximate == "none"):
         return "gelu"
@@ -274,3 +276,6 @@ def _copy_rest(ours: EncoderBlock | DecoderBlock, theirs: _TorchLayer, *, to_our
     for mine, other in pairs:
         _copy(mine.weight, other.weight, to_ours)
         _copy(mine.bias, other.bias, to_ours)
+        if isinstance(mine, nn.LayerNorm):
+            target, source = (mine, other) if to_ours else (other, mine)
+            target.eps = source.eps

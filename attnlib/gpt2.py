@@ -36,7 +36,16 @@ def from_gpt2(state_dict: Mapping[str, Tensor], *, num_heads: int | None = None)
     if num_heads is None and d_model % D_HEAD:
         raise ValueError(f"num_heads must be given unless d_model is a multiple of {D_HEAD}, got d_model = {d_model}")
     depth = len({name.split(".")[1] for name in theirs if name.startswith("h.")})
-    model = LanguageModel(vocab, d_model, num_heads or d_model // D_HEAD, depth, max_len, activation="gelu_tanh")
+    up = theirs.get("h.0.mlp.c_fc.weight")
+    model = LanguageModel(
+        vocab,
+        d_model,
+        num_heads or d_model // D_HEAD,
+        depth,
+        max_len,
+        d_hidden=None if up is None else up.shape[-1],
+        activation="gelu_tanh",
+    )
     model.to(theirs["wte.weight"].dtype)
     ours = {new: tensor for name, tensor in theirs.items() for new, tensor in _renamed(name, tensor).items()}
     ours.setdefault("head.weight", ours["embed.weight"])

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from .half_precision import wide, without_autocast
 from .masks import open_empty_rows, with_causal
 
 
@@ -27,10 +28,10 @@ def in_place_attention(
     Arguments as for ``scaled_dot_product_attention``, already checked.
     """
     shape, dtype, heads = (*q.shape[:-1], k.shape[-2]), q.dtype, k.shape[:-2].numel()
-    if dtype in (torch.float16, torch.bfloat16):  # scores need the range and the digits, as in the fused kernels
-        q, k = q.float(), k.float()
+    q, k = wide(q), wide(k)  # scores need the range and the digits, as in the fused kernels
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = _matrices(q * scale, heads) @ _matrices(k, heads).mT
+    with without_autocast(q):
+        scores = _matrices(q * scale, heads) @ _matrices(k, heads).mT
     bias, empty = _as_bias(mask, score_bias, is_causal, q, k)
     weights = biased_softmax_(scores, bias, shape).view(shape)
     if empty is not None:
@@ -46,7 +47,7 @@ def _matrices(x: Tensor, heads: int) -> Tensor:
 
     With a single head there is no batch axis: multiplying two matrices is faster than two batches of one matrix each.
     """
-    rows, width = x.shape[:-1].numel() // max(heads, 1), x.shape[-1]
+    rows, width = x.shape[:-1].numel() // heads if heads else x.shape[-2], x.shape[-1]
     return x.reshape(rows, width) if heads == 1 else x.reshape(heads, rows, width)
 
 

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .half_precision import wide
+
 
 def layer_norm(
     x: Float[Tensor, "... d_model"],
@@ -27,9 +29,9 @@ def layer_norm(
     width, shapes = x.shape[-1], (tuple(gain.shape), tuple(bias.shape))
     if shapes != ((width,), (width,)):
         raise ValueError(f"gain and bias must have shape (d_model,) = ({width},), got {shapes[0]} and {shapes[1]}")
-    wide = _wide(x)
-    variance, mean = torch.var_mean(wide, dim=-1, correction=0, keepdim=True)
-    normalised = (wide - mean) * (variance + eps).rsqrt()
+    exact = wide(x)
+    variance, mean = torch.var_mean(exact, dim=-1, correction=0, keepdim=True)
+    normalised = (exact - mean) * (variance + eps).rsqrt()
     return (normalised * gain + bias).to(x.dtype)
 
 
@@ -49,13 +51,8 @@ def rms_norm(
     """
     if tuple(gain.shape) != (x.shape[-1],):
         raise ValueError(f"gain must have shape (d_model,) = ({x.shape[-1]},), got {tuple(gain.shape)}")
-    wide = _wide(x)
-    return (wide * (wide.square().mean(dim=-1, keepdim=True) + eps).rsqrt() * gain).to(x.dtype)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Squares need more range, and their sums more digits, than half precision has."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    exact = wide(x)
+    return (exact * (exact.square().mean(dim=-1, keepdim=True) + eps).rsqrt() * gain).to(x.dtype)
 
 
 def norm_layer(kind: str, d_model: int, *, eps: float, bias: bool) -> nn.LayerNorm | nn.RMSNorm:

@@ -1,14 +1,14 @@
 """Several heads of attention side by side."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Num
 from torch import Tensor, nn
 
 from .attention import scaled_dot_product_attention
 from .heads import merge_heads, split_heads
 from .kv_cache import Cache
-from .masks import sliding_window_mask
-from .positions import alibi_bias
+from .masks import check_mask, sliding_window_mask
+from .positions import alibi_bias, check_positions
 from .required import check_rate, check_tensors, check_whole, check_width
 
 
@@ -95,7 +95,7 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         key_mask: Bool[Tensor, "b k"] | None = None,
         score_bias: Float[Tensor, "..."] | None = None,
-        positions: Int[Tensor, "b n"] | None = None,
+        positions: Num[Tensor, "... n"] | None = None,
         is_causal: bool | None = None,
         cache: Cache | None = None,
         return_weights: bool = False,
@@ -106,7 +106,8 @@ class MultiHeadAttention(nn.Module):
         the weights (b, h, q, k). Masks are bool, True = may attend: ``mask`` broadcastable to (b, h, q, k), and
         ``key_mask`` (b, k) with True = a real key. A key is seen where all of them and ``is_causal`` allow it.
         ``score_bias`` is added to the scaled scores. With a ``cache``, x continues what the cache holds, and its own
-        keys and values are appended. ``positions`` (b, n), of x alone, are for ``rotary``, if each row has its own.
+        keys and values are appended; ``key_mask`` is then of all positions so far, in a ``RollingKVCache``, too.
+        ``positions`` (b, n), or (n,) for all rows, of x alone, are for ``rotary``.
         """
         check_width("x", x, "d_model", self.w_q.in_features)
         source = x if memory is None else memory
@@ -115,27 +116,27 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("a cache and rotary positions are for self-attention: with them, memory must be None")
         if positions is not None and self.rotary is None:
             raise ValueError("positions are for rotary attention: without rotary, they must be None")
+        offset = 0 if cache is None else cache.length
+        _check_key_mask(key_mask, (x.shape[0], offset + source.shape[-2]))  # before the cache holds what it will hold
         q = split_heads(self.w_q(x), self.num_heads)
         k = split_heads(self.w_k(source), self.num_kv_heads)
         v = split_heads(self.w_v(source), self.num_kv_heads)
         if self.rotary is not None:
-            offset = 0 if cache is None else cache.length
-            where = None if positions is None else positions[:, None]
+            where = None
+            if positions is not None:
+                check_positions(positions, x)
+                where = positions[..., None, :]  # the same for every head
             q, k = (self.rotary(x, offset=offset, positions=where) for x in (q, k))
         if cache is not None:
             k, v = cache.append(k, v)
-        lengths = q.shape[-2], k.shape[-2]
         if self.alibi:
-            distant = alibi_bias(self.num_heads, *lengths, device=x.device)
+            distant = alibi_bias(self.num_heads, q.shape[-2], k.shape[-2], device=x.device)
             score_bias = distant if score_bias is None else distant + score_bias
-        if self.window is not None:
-            near = sliding_window_mask(*lengths, self.window, device=x.device)
-            mask = near if mask is None else near & mask
         attended = scaled_dot_product_attention(
             q,
             k,
             v,
-            mask=_join_masks(mask, key_mask, (x.shape[0], k.shape[-2])),
+            mask=_join_masks(mask, key_mask, self.window, q, k),
             score_bias=score_bias,
             is_causal=self.is_causal if is_causal is None else is_causal,
             dropout=self.dropout,
@@ -148,14 +149,27 @@ class MultiHeadAttention(nn.Module):
         return output if weights is None else (output, weights)
 
 
-def _join_masks(mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
-    """One mask (b, h, q, k), or axes of size 1, from a mask and a key mask (b, k)."""
+def _check_key_mask(key_mask: Tensor | None, shape: tuple[int, int]) -> None:
     if key_mask is None:
-        return mask
+        return
     check_tensors(key_mask=key_mask)
     if tuple(key_mask.shape) != shape:
         raise ValueError(f"key_mask must have shape (b, k) = {shape}, got {tuple(key_mask.shape)}")
     if key_mask.dtype != torch.bool:
         raise TypeError(f"key_mask must be bool with True = a real key, got {key_mask.dtype}")
-    keys = key_mask[:, None, None, :]
+
+
+def _join_masks(
+    mask: Tensor | None, key_mask: Tensor | None, window: int | None, q: Tensor, k: Tensor
+) -> Tensor | None:
+    """One mask (b, h, q, k), or axes of size 1; the key mask is of all keys so far, of which k may be the last ones."""
+    q_len, k_len = q.shape[-2], k.shape[-2]
+    if mask is not None:
+        check_mask(mask, (*q.shape[:-1], k_len))
+    if window is not None:
+        near = sliding_window_mask(q_len, k_len, window, device=q.device)
+        mask = near if mask is None else near & mask
+    if key_mask is None:
+        return mask
+    keys = key_mask[:, None, None, key_mask.shape[1] - k_len :]
     return keys if mask is None else mask & keys

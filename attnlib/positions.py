@@ -1,6 +1,7 @@
 """Positions: without them or a causal mask, attention cannot tell where in the sequence a vector is."""
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +9,7 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
 from .masks import distances
-from .required import check_tensors
+from .required import check_floating, check_tensors, check_width
 
 
 def _angles(
@@ -58,7 +59,17 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, max_len: int, d_model: int, *, base: float = 10000.0) -> None:
         super().__init__()
+        self.base = base
         self.register_buffer("table", sinusoidal_positions(max_len, d_model, base=base), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SinusoidalPositions":
+        """Compute the table anew for another dtype: digits that one dtype has rounded away, no other brings back."""
+        before = self.table.dtype
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        dtype, device = self.table.dtype, self.table.device
+        if dtype != before:
+            self.table = sinusoidal_positions(*self.table.shape, base=self.base, device=device, dtype=dtype)
+        return self
 
     def forward(self, x: Float[Tensor, "... n d_model"], *, offset: int = 0) -> Float[Tensor, "... n d_model"]:
         return x + _rows(self.table, x, offset)
@@ -85,6 +96,7 @@ class LearnedPositions(nn.Module):
     ) -> Float[Tensor, "... n d_model"]:
         if positions is None:
             return x + _rows(self.table, x, offset)
+        check_width("x", x, "d_model", self.table.shape[-1])
         check_positions(positions, x)
         try:
             return x + F.embedding(positions, self.table).to(x.dtype)
@@ -95,9 +107,8 @@ class LearnedPositions(nn.Module):
 
 def _rows(table: Tensor, x: Tensor, offset: int) -> Tensor:
     max_len, d_model = table.shape
-    n, width = x.shape[-2:]
-    if width != d_model:
-        raise ValueError(f"x must have d_model = {d_model} features on its last axis, got {tuple(x.shape)}")
+    check_width("x", x, "d_model", d_model)
+    n = x.shape[-2]
     if offset < 0 or offset + n > max_len:
         raise ValueError(f"positions must be within max_len = {max_len}, got {offset} to {offset + n - 1}")
     return table[offset : offset + n].to(x.dtype)
@@ -144,6 +155,7 @@ def rotate(
     float64. Shapes: x (..., n, d) -> (..., n, d). Raises ValueError for an odd d, and for positions that do not fit x.
     Su et al. 2021, "RoFormer", section 3.2.2, equations 14 to 16.
     """
+    check_floating(x=x)
     d = x.shape[-1]
     if d % 2:
         raise ValueError(f"d must be even (columns are rotated in pairs), got {d}")
@@ -200,8 +212,7 @@ class Rotary(nn.Module):
     def forward(
         self, x: Float[Tensor, "... n d_head"], *, offset: int = 0, positions: Num[Tensor, "..."] | None = None
     ) -> Float[Tensor, "... n d_head"]:
-        if x.shape[-1] != self.d_head:
-            raise ValueError(f"x must have d_head = {self.d_head} features on its last axis, got {tuple(x.shape)}")
+        check_width("x", x, "d_head", self.d_head)
         if positions is not None:
             return rotate(x, positions, base=self.base)
         angles = _angles(x.shape[-2], self.d_head, self.base, offset, x.device)

@@ -10,9 +10,17 @@ def check_tensors(**given: object) -> None:
             raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}; torch.as_tensor makes one of it")
 
 
+def check_floating(**given: object) -> None:
+    """Raise unless everything is a floating-point tensor: angles and means do not fit into integers."""
+    for name, x in given.items():
+        check_tensors(**{name: x})
+        if isinstance(x, Tensor) and not x.is_floating_point():
+            raise TypeError(f"{name} must be floating point, got {x.dtype}")
+
+
 def check_width(name: str, x: Tensor, width_name: str, width: int) -> None:
     """Raise unless the last axis of ``x`` has the width that a module's layers were built for."""
-    check_tensors(**{name: x})
+    check_floating(**{name: x})
     if x.shape[-1] != width:
         raise ValueError(f"{name} must have {width_name} = {width} features on its last axis, got {tuple(x.shape)}")
 

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from .half_precision import wide
+
 
 def sample_next(
     logits: Float[Tensor, "b vocab"],
@@ -39,7 +41,7 @@ def sample_next(
         raise ValueError(f"logits must be numbers, got NaN in {int(rows.sum())} of {len(rows)} rows")
     if temperature == 0:
         return logits.argmax(dim=-1)
-    scores = logits / temperature
+    scores = wide(logits) / temperature
     if top_k is not None:
         last_kept = scores.topk(min(top_k, scores.shape[-1])).values[:, -1:]
         scores = scores.masked_fill(scores < last_kept, -math.inf)
@@ -67,11 +69,14 @@ def generate(
     >>> generate(LanguageModel(11, 12, 3, depth=1, max_len=4), torch.tensor([[1, 2, 3]]), 5).shape
     torch.Size([1, 8])
 
-    The model, (b, n) -> (b, n, vocab), is called in evaluation mode on the last ``model.max_len`` tokens, and is put
-    back into the mode it was in. A row that has drawn ``stop_id`` is filled with it; once all rows have, generation
-    stops. Up to ``max_len`` tokens, a cache (``LanguageModel.caches``) would give the same ones with less work.
+    The model, (b, n) -> (b, n, vocab), is called in evaluation mode on the last ``model.max_len`` tokens, and each of
+    its modules is put back into the mode it was in. A row that has drawn ``stop_id`` is filled with it; once all rows
+    have, generation stops. Up to ``max_len`` tokens, a cache (``LanguageModel.caches``) would give the same ones with
+    less work. Raises ValueError for ids without a token.
     """
-    was_training, max_len = model.training, cast(int, model.max_len)
+    if ids.shape[-1] == 0:
+        raise ValueError(f"ids must have at least one token in each row, got {tuple(ids.shape)}")
+    modes, max_len = [(module, module.training) for module in model.modules()], cast(int, model.max_len)
     ask = cast(Callable[[Tensor], Tensor], model.eval())
     stopped = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     try:
@@ -86,5 +91,6 @@ def generate(
             if stopped.all():
                 break
     finally:
-        model.train(was_training)
+        for module, was_training in modes:
+            module.training = was_training
     return ids

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .attention_arguments import check_shapes
+from .half_precision import wide, without_autocast
 from .masks import check_mask
 
 
@@ -55,7 +56,8 @@ def tiled_attention(
         k, v = k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     attend: Callable[..., tuple[Tensor, Tensor]] = _TiledAttention.apply
-    output, _ = attend(q, k, v, mask, is_causal, scale, block_q, block_k)
+    with without_autocast(q):
+        output, _ = attend(q, k, v, mask, is_causal, scale, block_q, block_k)
     return output
 
 
@@ -68,7 +70,7 @@ class _TiledAttention(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         outputs, log_sums = [], []
         for rows in _blocks(q.shape[-2], block_q):
-            q_block = _wide(q[..., rows, :]) * scale
+            q_block = wide(q[..., rows, :]) * scale
             highest = torch.full_like(q_block[..., :1], -torch.inf)
             total: Tensor = torch.zeros_like(highest)
             output = q_block.new_zeros(*q_block.shape[:-1], v.shape[-1])
@@ -79,7 +81,7 @@ class _TiledAttention(torch.autograd.Function):
                 base = new_highest.masked_fill(new_highest == -torch.inf, 0.0)
                 weights, shrink = scores.sub_(base).exp_(), (highest - base).exp()
                 total = shrink * total + weights.sum(dim=-1, keepdim=True)
-                output = shrink * output + weights @ _wide(v[..., columns, :])
+                output = shrink * output + weights @ wide(v[..., columns, :])
                 highest = new_highest
             outputs.append((output / total.masked_fill(total == 0, 1.0)).to(q.dtype))
             # +inf makes the weights of an empty row exp(s - inf) = 0 in the backward pass
@@ -96,18 +98,18 @@ class _TiledAttention(torch.autograd.Function):
         q, k, v, mask, output, log_sum = ctx.saved_tensors
         is_causal, scale, block_q, block_k = ctx.settings
         d_q: list[Tensor] = []
-        d_k = [torch.zeros_like(_wide(k[..., columns, :])) for columns in _blocks(k.shape[-2], block_k)]
-        d_v = [torch.zeros_like(_wide(v[..., columns, :])) for columns in _blocks(k.shape[-2], block_k)]
+        d_k = [torch.zeros_like(wide(k[..., columns, :])) for columns in _blocks(k.shape[-2], block_k)]
+        d_v = [torch.zeros_like(wide(v[..., columns, :])) for columns in _blocks(k.shape[-2], block_k)]
         for rows in _blocks(q.shape[-2], block_q):
-            q_block, d_block = _wide(q[..., rows, :]) * scale, _wide(d_output[..., rows, :])
+            q_block, d_block = wide(q[..., rows, :]) * scale, wide(d_output[..., rows, :])
             # what the softmax's backward subtracts, sum_j p_j dp_j, is the product of the output and its gradient
-            along = (d_block * _wide(output[..., rows, :])).sum(dim=-1, keepdim=True) - d_log_sum[..., rows, :]
+            along = (d_block * wide(output[..., rows, :])).sum(dim=-1, keepdim=True) - d_log_sum[..., rows, :]
             d_q_block = torch.zeros_like(q_block)
             for j, columns in enumerate(_visible_blocks(rows, q, k, block_k, is_causal)):
                 scores = _scores(q_block, k, mask, is_causal, rows, columns, q.shape[-2])
                 weights = (scores - log_sum[..., rows, :]).exp_()
-                d_scores = (d_block @ _wide(v[..., columns, :]).transpose(-2, -1) - along).mul_(weights)
-                d_q_block = d_q_block + d_scores @ _wide(k[..., columns, :])
+                d_scores = (d_block @ wide(v[..., columns, :]).transpose(-2, -1) - along).mul_(weights)
+                d_q_block = d_q_block + d_scores @ wide(k[..., columns, :])
                 d_k[j] = d_k[j] + d_scores.transpose(-2, -1) @ q_block
                 d_v[j] = d_v[j] + weights.transpose(-2, -1) @ d_block
             d_q.append((d_q_block * scale).to(q.dtype))
@@ -119,7 +121,7 @@ def _scores(
     q_block: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool, rows: slice, columns: slice, q_len: int
 ) -> Tensor:
     """One block of the scores, -inf where the mask or causality blocks a key."""
-    scores = q_block @ _wide(k[..., columns, :]).transpose(-2, -1)
+    scores = q_block @ wide(k[..., columns, :]).transpose(-2, -1)
     diagonal = rows.start + k.shape[-2] - q_len - columns.start
     if is_causal and diagonal < columns.stop - columns.start - 1:
         future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=k.device).triu(diagonal + 1)
@@ -139,7 +141,8 @@ def _cut(mask: Tensor, rows: slice, columns: slice) -> Tensor:
 
 
 def _blocks(length: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+    """At least one, which is empty where there is nothing: what is made of each can then be joined."""
+    return [slice(start, min(start + size, length)) for start in range(0, max(length, 1), size)]
 
 
 def _visible_blocks(rows: slice, q: Tensor, k: Tensor, size: int, is_causal: bool) -> list[slice]:
@@ -147,8 +150,3 @@ def _visible_blocks(rows: slice, q: Tensor, k: Tensor, size: int, is_causal: boo
     q_len, k_len = q.shape[-2], k.shape[-2]
     stop = rows.stop + k_len - q_len if is_causal else k_len
     return [columns for columns in _blocks(k_len, size) if columns.start < stop]
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Sums over many keys need more digits than half precision has."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -96,6 +96,23 @@ def test_padding_on_the_left_changes_nothing(parts):
     assert_agrees(torch.cat([first, then], dim=1)[:, 3:], model(text))
 
 
+def test_a_ring_takes_the_key_mask_of_the_whole_text():
+    model, text = models(rotary=Rotary(4), learned_positions=False, window=3), ids(9)
+    real = torch.arange(9) >= torch.tensor([[2], [0]])
+    whole, caches, parts = model(text, key_mask=real), model.caches(2), []
+    for part in text.split([4, 1, 3, 1], dim=1):
+        parts.append(model(part, key_mask=real[:, : caches[0].length + part.shape[1]], caches=caches))
+    assert_agrees(torch.cat(parts, dim=1)[real], whole[real])
+
+
+def test_a_key_mask_that_does_not_fit_leaves_the_caches_alone():
+    model, text = models(rotary=Rotary(4), learned_positions=False), ids(6)
+    caches = model.caches(2)
+    with pytest.raises(ValueError, match=r"key_mask must have shape \(b, k\) = \(2, 6\), got \(2, 5\)"):
+        model(text, key_mask=torch.ones(2, 5) > 0, caches=caches)
+    assert_agrees(model(text, key_mask=torch.ones(2, 6) > 0, caches=caches), model(text))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -73,6 +73,7 @@ def test_attention(options, dtype):
         {"layer_norm_eps": 0.1, "dim_feedforward": 31},
         {"bias": False, "activation": nn.GELU()},
         {"activation": nn.ReLU()},
+        {"activation": torch.relu},
         {"activation": nn.GELU("tanh")},
     ],
 )
@@ -194,6 +195,8 @@ CANNOT = [
     (lambda: to_torch(MultiHeadAttention(12, 3, out_bias=False)), "got bias = True and out_bias = False"),
     (lambda: to_torch(MultiHeadAttention(12, 3, rotary=Rotary(4))), "needs rotary = None, got a rotary module"),
     (lambda: to_torch(MultiHeadAttention(12, 3, is_causal=True)), "is_causal = False, .* got is_causal = True"),
+    (lambda: to_torch(EncoderBlock(12, 5, d_head=4)), r"num_heads \* d_head = d_model = 12, got 5 \* 4"),
+    (lambda: to_torch(DecoderBlock(12, 5, d_head=4)), r"num_heads \* d_head = d_model = 12, got 5 \* 4"),
     (lambda: to_torch(DecoderBlock(12, 3, d_memory=7)), "d_memory = d_model = 12, got 7"),
     (lambda: to_torch(Encoder(0, 12, 3)), "at least one layer, got none"),
     (lambda: to_torch(EncoderBlock(12, 6, num_kv_heads=1)), "num_kv_heads = num_heads = 6, got 1"),
@@ -212,3 +215,18 @@ def test_other_modules_are_a_type_error():
         from_torch(nn.Linear(3, 5))
     with pytest.raises(TypeError, match=r"to_torch takes MultiHeadAttention, .* got FeedForward"):
         to_torch(FeedForward(3, 5))
+
+
+def test_pytorch_s_fast_path_computes_the_same():
+    block, x = EncoderBlock(12, 4, activation="gelu_tanh").eval(), 3 * torch.randn(2, 5, 12)
+    with torch.no_grad():
+        assert_agrees(to_torch(block)(x), block(x), tolerance=5e-6)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_each_norm_has_its_own_eps(norm_first):
+    theirs = nn.TransformerDecoderLayer(12, 3, 17, dropout=0.0, norm_first=norm_first, batch_first=True)
+    theirs.norm1.eps, theirs.norm2.eps, theirs.norm3.eps = 0.1, 0.2, 0.3
+    ours, x, memory = from_torch(theirs), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    assert_agrees(ours(x, memory, is_causal=False), theirs(x, memory), tolerance=2e-6)
+    assert [getattr(to_torch(ours), f"norm{i}").eps for i in (1, 2, 3)] == [0.1, 0.2, 0.3]

@@ -51,3 +51,13 @@ def test_errors():
         module(torch.zeros(2, 5, 13), torch.zeros(2, 11, 13))
     with untyped(), pytest.raises(ValueError, match=r"memory must have d_memory = 13 features .* got \(2, 11, 7\)"):
         module(torch.zeros(2, 5, 7), torch.zeros(2, 11, 7))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_another_batch_is_not_taken_for_grouped_heads(batch):
+    x, memory = torch.zeros(6, 5, 7), torch.zeros(batch, 11, 13)
+    message = rf"the same leading axes, got \(6, 5, 7\) and \({batch}, 11, 13\)"
+    with untyped(), pytest.raises(ValueError, match=message):
+        CrossAttention(7, 13, 3, 5)(x, memory)
+    with untyped(), pytest.raises(ValueError, match=message):
+        cross_attention(x, memory, torch.zeros(7, 3), torch.zeros(13, 3), torch.zeros(13, 5))

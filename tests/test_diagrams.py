@@ -113,6 +113,12 @@ def test_the_flow_names_the_axes_of_its_shapes() -> None:
     assert "(k, d_k)" in texts(plot_flow(QUERY, KEYS, VALUES, shapes=True))
 
 
+def test_three_axes_begin_with_the_batch_and_any_dtype_will_do() -> None:
+    whole = torch.ones(2, 5, 4, dtype=torch.int64)
+    shown = texts(plot_flow(whole, whole, whole, shapes=True))
+    assert {"(b, q, d_k)", "(b, k, d_k)", "(b, q, k)", "(b, q, d_v)"} <= set(shown)
+
+
 def test_the_memory_has_an_arrow_of_its_own() -> None:
     shown = texts(encoder_decoder())
     assert "keys and values" in shown

@@ -115,3 +115,16 @@ def test_errors():
         from_gpt2(weights() | {"h.0.attn.rotary.weight": torch.ones(3)}, num_heads=HEADS)
     with pytest.raises(ValueError, match="lm_head must be its embedding"):
         from_gpt2(weights() | {"lm_head.weight": torch.zeros(VOCAB, D_MODEL).double()}, num_heads=HEADS)
+
+
+def test_the_width_of_the_mlp_is_the_file_s():
+    packed = weights()
+    for i in range(DEPTH):
+        for name, kept in (
+            ("c_fc.weight", (slice(None), slice(20))),
+            ("c_fc.bias", slice(20)),
+            ("c_proj.weight", slice(20)),
+        ):
+            packed[f"h.{i}.mlp.{name}"] = packed[f"h.{i}.mlp.{name}"][kept]
+    ids = torch.arange(7)[None]
+    assert_agrees(from_gpt2(packed, num_heads=HEADS)(ids)[0], gpt2_by_the_papers(packed, ids[0]), tolerance=1e-10)

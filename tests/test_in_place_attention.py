@@ -1,6 +1,8 @@
+import pytest
 import torch
 from oracles import assert_agrees, randoms
 
+from attnlib import scaled_dot_product_attention
 from attnlib.in_place_attention import biased_softmax_
 
 
@@ -21,3 +23,12 @@ def test_first_and_second_derivative():
 
     assert torch.autograd.gradcheck(weights, (scores, bias))
     assert torch.autograd.gradgradcheck(weights, (scores, bias))
+
+
+@pytest.mark.parametrize(("lead", "key_lead"), [((0, 4), (0, 2)), ((2, 0), (2, 0)), ((0,), (0,))])
+def test_no_sequence_or_no_head_is_no_error(lead, key_lead):
+    q, k, v = randoms((*lead, 3, 7), (*key_lead, 5, 7), (*key_lead, 5, 2))
+    output, weights = scaled_dot_product_attention(q, k, v, is_causal=True, return_weights=True)
+    assert output.shape == (*lead, 3, 2)
+    assert weights.shape == (*lead, 3, 5)
+    assert torch.autograd.grad(output.sum(), q)[0].shape == q.shape

@@ -201,6 +201,24 @@ def test_the_backend_is_passed_on():
         fused(x, return_weights=True)
 
 
+def test_one_row_of_positions_is_for_all_sequences_even_if_there_are_as_many_heads():
+    module = MultiHeadAttention(12, 3, rotary=Rotary(4)).double()
+    x, positions = randoms((2, 3, 12))[0], torch.tensor([0, 5, 9])
+    assert_agrees(module(x, positions=positions), module(x, positions=positions.expand(2, 3)))
+    assert_agrees(module(x, positions=positions / 2), module(x, positions=positions.expand(2, 3) / 2))
+    with untyped(), pytest.raises(ValueError, match=r"broadcastable to \(\.\.\., n\) = \(2, 3\), got \(4,\)"):
+        module(x, positions=torch.arange(4))
+
+
+@pytest.mark.parametrize("window", [None, 2])
+def test_a_mask_beside_others_has_to_be_one_itself(window):
+    module, x, keys = MultiHeadAttention(12, 3, window=window), torch.zeros(2, 5, 12), torch.ones(2, 5) > 0
+    with untyped(), pytest.raises(TypeError, match=r"mask must be bool with True = may attend, got torch.float32"):
+        module(x, mask=torch.zeros(5, 5), key_mask=keys)
+    with untyped(), pytest.raises(ValueError, match=r"= \(2, 3, 5, 5\), got \(5, 4\)"):
+        module(x, mask=torch.ones(5, 4) > 0, key_mask=keys)
+
+
 def test_errors():
     with pytest.raises(ValueError, match="unless d_head is given, got d_model = 12 and num_heads = 5"):
         MultiHeadAttention(12, 5)

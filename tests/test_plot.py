@@ -30,6 +30,7 @@ from attnlib.plot import (
     plot_reaction,
     show,
     use_style,
+    watched,
 )
 
 WORDS = ["The", "old", "cat", "sat", "on", "a", "mat", "and", "slept", ".", "$x$", "costs $5", "internationalization"]
@@ -270,3 +271,10 @@ def test_a_figure_whose_legend_needs_colours_is_not_shown(form: dict[str, str], 
     else:
         with pytest.raises(ValueError, match="'yours' and 'ours' differ in colour alone"):
             show("two bars")
+
+
+def test_a_loop_may_look_once_more_at_what_it_has_learned():
+    model = torch.nn.Embedding(3, 5)
+    with watched(model, torch.tensor([[[1, 4]]])):
+        for ids in (torch.tensor([[0, 2]]), torch.tensor([[1, 1]])):
+            assert model(ids).shape == (1, 2, 5)

@@ -144,3 +144,15 @@ def test_errors():
         Rotary(6)(torch.zeros(5, 4))
     with pytest.raises(ValueError, match="num_heads must be at least 1, got 0"):
         alibi_slopes(0)
+
+
+def test_sinusoids_are_exact_in_any_dtype_and_after_any_other():
+    exact = sinusoidal_positions(50, 7, dtype=torch.float64, base=500.0)
+    assert_agrees(SinusoidalPositions(50, 7, base=500.0).double().table, exact)
+    back = SinusoidalPositions(50, 7, base=500.0).half().float()
+    assert_agrees(back.table, exact.float(), tolerance=1e-9)
+
+
+def test_chosen_learned_positions_need_the_width_too():
+    with untyped(), pytest.raises(ValueError, match=r"x must have d_model = 7 features .* got \(2, 5, 1\)"):
+        LearnedPositions(11, 7)(torch.zeros(2, 5, 1), positions=torch.arange(5))

@@ -8,8 +8,10 @@ from oracles import untyped
 from attnlib import (
     MultiHeadAttention,
     SelfAttention,
+    SinusoidalPositions,
     causal_mask,
     padding_mask,
+    rotate,
     scaled_dot_product_attention,
     sliding_window_mask,
 )
@@ -26,6 +28,9 @@ WRONG = [
     (lambda: MultiHeadAttention(12, 3)(X, X.numpy()), "memory must be a torch.Tensor, got ndarray"),
     (lambda: MultiHeadAttention(12, 3)(X, key_mask=np.ones((2, 3), dtype=bool)), "key_mask .* got ndarray"),
     (lambda: SelfAttention(12, 5, 7)(X.numpy()), "x must be a torch.Tensor, got ndarray"),
+    (lambda: SelfAttention(12, 5, 7)(X.long()), "x must be floating point, got torch.int64"),
+    (lambda: rotate(torch.ones(2, 4).long(), torch.arange(2)), "x must be floating point, got torch.int64"),
+    (lambda: SinusoidalPositions(5, 4)(torch.ones(2, 4).long()), "x must be floating point, got torch.int64"),
     (lambda: padding_mask([1, 2], 3), "lengths must be a torch.Tensor, got list"),
     (lambda: padding_mask(torch.tensor([1.0, 2.0]), 3), "lengths must be integers, got torch.float32"),
     (lambda: padding_mask(torch.tensor([True]), 3), "lengths must be integers, got torch.bool"),

@@ -84,3 +84,18 @@ def test_the_mode_is_put_back_after_an_error():
     with pytest.raises(RuntimeError):
         generate(model, torch.tensor([[18]]), 3, temperature=0)
     assert model.training
+
+
+def test_each_module_gets_its_own_mode_back():
+    model = LanguageModel(13, 12, 3, depth=2, max_len=5).train()
+    model.blocks.layers[0].eval()
+    generate(model, torch.tensor([[1]]), 1)
+    assert [layer.training for layer in model.blocks.layers] == [False, True]
+    with pytest.raises(ValueError, match=r"at least one token in each row, got \(2, 0\)"):
+        generate(model, torch.zeros(2, 0, dtype=torch.long), 1)
+
+
+def test_half_precision_has_the_same_nucleus_and_any_temperature():
+    logits = torch.zeros(1000, dtype=torch.bfloat16)
+    assert shares(logits, 1.0, None, 0.5)[500:].sum() == 0
+    assert sample_next(torch.tensor([[30.0, 20.0]]).half(), 1e-4).tolist() == [0]

@@ -79,6 +79,15 @@ def test_grouped_queries():
     assert_same_gradients(output, expected, [q, k, v])
 
 
+@pytest.mark.parametrize(("b", "q_len", "k_len"), [(0, 3, 5), (2, 0, 5), (2, 3, 0)])
+def test_no_sequence_no_query_and_no_key_are_no_errors(b, q_len, k_len):
+    q, k, v = randoms((b, q_len, 7), (b, k_len, 7), (b, k_len, 2))
+    output = tiled_attention(q, k, v, block_k=2)
+    expected = scaled_dot_product_attention(q, k, v)
+    assert_agrees(output, expected)
+    assert_same_gradients(output, expected, [q, k, v])
+
+
 def test_gradcheck_first_and_second_derivative():
     q, k, v = randoms((3, 2), (5, 2), (5, 1))
     mask = random_mask(3, 5)
@@ -106,6 +115,13 @@ def test_vmap_forward_and_gradient(in_dims):
         )
         theirs = torch.func.vmap(transform(loss(scaled_dot_product_attention)), in_dims=in_dims)
         assert_agrees(ours(*tensors), theirs(*tensors), tolerance=1e-11)
+
+
+def test_under_autocast_forward_and_backward_pass_have_the_same_weights():
+    q, k, v = randoms((2, 11, 7), (2, 11, 7), (2, 11, 7), dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = tiled_attention(4 * q, 4 * k, v)
+    assert_same_gradients(output, tiled_attention(4 * q, 4 * k, v), [q, k, v])
 
 
 def test_what_is_kept_for_the_backward_pass_grows_with_n_and_not_with_its_square():

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from attnlib.checks import course
+from attnlib.checks.asking.limits import on_the_cpu
 from attnlib.checks.asking.observation import Asking, Memory
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.asking.window import interrupts_held
@@ -45,7 +46,7 @@ def run(
     exercise, memory = course.find(name), _memory(name, torch.get_default_dtype())
     require_device(device)
     asking = Asking(seed=seed, limits=limits, memory=memory)
-    with interrupts_held():
+    with interrupts_held(), torch.inference_mode(False), on_the_cpu():
         report = run_exercise(exercise, attempt, asking, hidden=hidden, dtype=dtype)
         if device == "cpu" or not report.passed or not any(case.other_device for case in exercise.cases):
             return report

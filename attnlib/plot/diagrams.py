@@ -43,9 +43,10 @@ def plot_flow(
     >>> [text.get_text() for text in ax.texts if "×" in text.get_text()]
     ['2 × 5 × 4', '2 × 7 × 4', '2 × 7 × 3', '2 × 5 × 7', '2 × 5 × 7', '2 × 5 × 3']
     """
+    queries, keys, values = (x.float() for x in (queries, keys, values))
     scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
     weights = softmax(scores)
-    lead, one = " ".join("…bh"[-(queries.ndim - 2) :] if queries.ndim > 2 else ""), queries.ndim == 1
+    lead, one = " ".join(("bh" if queries.ndim < 5 else "…bh")[: max(queries.ndim - 2, 0)]), queries.ndim == 1
     axes = ["q d_k", "k d_k", "k d_v", "q k", "q k", "q d_v"]
     tensors = [queries, keys, values, scores, weights, weights @ values]
     names = ["query" if one else "queries", "keys", "values", "scores", "weights", "output"]

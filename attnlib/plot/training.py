@@ -57,7 +57,9 @@ def watched(model: nn.Module, targets: Sequence[Tensor] | Tensor) -> Iterator[No
 
     def show(_model: nn.Module, _inputs: Any, output: Any) -> None:
         logits = output[0] if isinstance(output, tuple) else output
-        _, target = next(steps)
+        _, target = next(steps, (0, None))
+        if target is None:  # the loop is over: it looks at what it has learned, say
+            return
         bar.loss(F.cross_entropy(logits.detach().flatten(0, 1), target.flatten()).item())
 
     hook = model.register_forward_hook(show)

@@ -7,7 +7,8 @@ from attnlib.checks import Exercise
 from attnlib.checks.asking.attempt import Local
 from attnlib.checks.asking.time_limits import here
 from attnlib.checks.course.declare import WrittenExercise
-from attnlib.checks.course.wronglines import BadCatalogue, read
+from attnlib.checks.course.wronglines import BadCatalogue, NoPlace, WrongLine, read
+from attnlib.checks.practising.table import checksum, rows
 from attnlib.checks.verdict.judge import cases_of, try_case
 
 
@@ -17,6 +18,8 @@ def complaints(lessons: Collection[str], exercises: Iterable[Exercise]) -> list[
     chosen = [exercise for exercise in written if exercise.lesson in lessons]
     try:
         found = [line for exercise in chosen for line in _right_ones(exercise)]
+        found += [line for exercise in chosen for line in _untried(exercise)]
+        found += _called_otherwise({file for exercise in chosen for file in exercise.files}, written)
         for file in sorted({file for exercise in chosen for file in exercise.files}):
             users = [exercise for exercise in written if file in exercise.files]
             if all(user.lesson in lessons for user in users):  # no other lesson may use the rest
@@ -34,6 +37,27 @@ def _right_ones(exercise: WrittenExercise) -> Iterator[str]:
         if all(try_case(exercise, asked, case).difference is None for case in cases_of(exercise, hidden=True)):
             place = wrong.where or exercise.files[0]
             yield f"{place}: {wrong.told.id} does what the right answer to {exercise.name} does, in every case"
+
+
+def _untried(exercise: WrittenExercise) -> Iterator[str]:
+    """The bugs of practice that are not the programs that were tried, or that cannot be made any more."""
+    for row in (row for row in rows() if row.exercise == exercise.name):
+        try:
+            same = checksum(row.bug.code) == row.code
+        except (KeyError, IndexError, NoPlace):
+            same = False
+        if not same:
+            yield f"{row.key} is not the bug that was tried: python -m autograder bugs {exercise.name}"
+
+
+def _called_otherwise(files: Collection[Path], written: Iterable[WrittenExercise]) -> Iterator[str]:
+    """The slips that have the id of another mistake, whose page in the gallery would be theirs."""
+    first: dict[str, WrongLine] = {}
+    for file in dict.fromkeys(file for exercise in written for file in exercise.files):
+        for slip in read(file).slips.values():
+            other = first.setdefault(slip.id, slip)
+            if file in files and slip.title != other.title:
+                yield f"{slip.where}: {slip.id} is {other.title!r} at {other.where}: give this one another id"
 
 
 def _nowhere(file: Path, users: list[WrittenExercise]) -> Iterator[str]:

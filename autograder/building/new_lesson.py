@@ -1,6 +1,9 @@
 """`python -m autograder new-lesson`: the smallest lesson, in a repository of one's own."""
 
+import importlib.util
+import keyword
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,7 +13,10 @@ from autograder.lesson_text.layout import ROOT
 from autograder.showing.errors import CourseError
 from autograder.showing.terminal import say
 
-NAME = re.compile(r"[2-9]\d_[a-z][a-z0-9_]*")
+NAME = re.compile(r"[2-9][0-9]_[a-z][a-z0-9_]*")
+USED = ("torch", "check", "by_loop")
+"""The names that the templates use beside the exercise's own."""
+FOLDERS = ("solutions", "tests", "notebooks")
 TEMPLATES = Path(__file__).parent / "new_lesson"
 
 
@@ -26,7 +32,7 @@ def new_lesson(lesson: str, into: Path) -> None:
     """
     for path in write_lesson(lesson, into.resolve()):
         say(f"  {path.relative_to(into.resolve())}")
-    say(f"Next: {Path(sys.executable).name} -m autograder --course-path {into} checks {lesson[3:]}")
+    say(f"Next: {Path(sys.executable).name} -m autograder --course-path {shlex.quote(str(into))} checks {lesson[3:]}")
 
 
 def write_lesson(lesson: str, root: Path) -> list[Path]:
@@ -35,6 +41,10 @@ def write_lesson(lesson: str, root: Path) -> list[Path]:
         raise CourseError(f"A lesson is called like 20_my_topic, with a number from 20 to 99, got {lesson!r}.")
     if root.is_relative_to(ROOT):
         raise CourseError(f"{root} is in the course's own repository: give a folder of your own by --into.")
+    from attnlib.checks.course import called  # loads torch
+
+    if keyword.iskeyword(lesson[3:]) or lesson[3:] in USED or called(lesson[3:]) is not None:
+        raise CourseError(f"{lesson[3:]!r} cannot be the exercise's name, which is used already: give another topic.")
     package = _package(root)
     number, topic = lesson[:2], lesson[3:]
     if (root / package / f"lesson_{number}").exists() or any((root / "solutions").glob(f"{number}_*.py")):
@@ -55,8 +65,11 @@ def _package(root: Path) -> str:
     there = sorted({path.parents[1].name for path in root.glob("*/lesson_[0-9][0-9]/exercises.py")})
     if len(there) > 1:
         raise CourseError(f"{root} has lessons in several packages: {', '.join(there)}. One is required.")
-    name = there[0] if there else re.sub(r"\W", "_", root.name.lower())
-    return name if name.isidentifier() and name != "solutions" else f"course_{name}"
+    if there:
+        return there[0]
+    name = re.sub(r"[^a-z0-9]+", "_", root.name.lower()).strip("_")  # also a distribution's name, which is in ASCII
+    taken = keyword.iskeyword(name) or name in FOLDERS or (name and importlib.util.find_spec(name) is not None)
+    return name if name.isidentifier() and not taken else f"course_{name}".rstrip("_")
 
 
 def _filled(text: str, names: dict[str, str]) -> str:

@@ -23,6 +23,7 @@ from autograder.building.gallery.seen import seen
 from autograder.building.lesson_page import CHECK, add_opening, with_figures
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
+from autograder.showing.errors import CourseError
 from autograder.showing.pages import code
 
 HEADING = re.compile(r"\]\([\w./]*#[\w-]+\)")
@@ -104,8 +105,10 @@ def write_site(layout: Layout, folder: Path) -> None:
 
 
 def copy(path: Path, folder: Path, root: Path = ROOT) -> None:
-    """Copy a file of a repository to the same place in `folder`."""
+    """Copy a file of a repository to the same place in `folder`; a CourseError if another repository's is there."""
     target = folder / path.relative_to(root)
+    if target.exists():
+        raise CourseError(f"{target.relative_to(folder)} is in two courses: give the one in {root} another name.")
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, target)
 
@@ -119,12 +122,14 @@ def with_links(page: NotebookNode, told: dict[str, Exercise]) -> NotebookNode:
             cell.source = HEADING.sub(lambda link: link[0].lower(), cell.source)
         for name in CHECK.findall(cell.source) if cell.cell_type == "code" else ():
             if name in told:
-                heading = next(
-                    one for one in reversed(cells) if one.cell_type == "markdown" and TASK.search(one.source)
-                )
-                *_, last = TASK.finditer(heading.source)
-                heading.source = f"{heading.source[: last.start()]}({task(name)})=\n{heading.source[last.start() :]}"
+                headings = (one for one in reversed(cells) if one.cell_type == "markdown" and TASK.search(one.source))
                 text = f"[What the check says about wrong answers](#{anchor(name)})"
+                if heading := next(headings, None):
+                    *_, last = TASK.finditer(heading.source)
+                    place = last.start()
+                    heading.source = f"{heading.source[:place]}({task(name)})=\n{heading.source[place:]}"
+                else:  # another author's lesson may have none
+                    text = f"({task(name)})=\n{text}"
                 cells.append(new_markdown_cell(text, id=f"{cell.id}-told"[-64:]))
     page.cells = cells
     return page

@@ -6,14 +6,15 @@ student's repository, gets no seed, and draws its numbers anew in each run. The 
 """
 
 import os
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from autograder.elsewhere.package import GRADER, package_files, template, write_folder
 from autograder.elsewhere.run import publish, seed_of_environment, settings, verdict_on
-from autograder.lesson_text.layout import Layout, shown
-from autograder.showing.errors import CourseError
+from autograder.lesson_text.layout import ROOT, Layout
+from autograder.lesson_text.notebook import to_text
 
 SCHEMA = "classroom50/result/v1"
 OF_CLASSROOM50 = {
@@ -28,16 +29,19 @@ OF_CLASSROOM50 = {
 
 def pack(layout: Layout, lesson: str, target: Path) -> Path:
     """Write a folder for the students' repositories, and one for the instructor's own."""
+    from autograder.building.build_course import release  # a package holds this file, and not that one
+    from autograder.building.colab import repository_url
+    from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+
     grader = package_files(layout, lesson, seed=False)
-    notebook = layout.notebooks / f"{lesson}.ipynb"
-    if not notebook.is_file():
-        raise CourseError(f"{shown(notebook)} does not exist: run make build.")
+    with tempfile.TemporaryDirectory() as scratch:  # not from `notebooks`, where somebody may have answered it
+        notebook = release(lesson, layout, NbgraderCourse(Path(scratch)), repository_url(ROOT)).release
     files = {f"instructor/{name}": data for name, data in grader.items()}
     files["instructor/setup.sh"] = template("setup.sh")
     files["instructor/.github/workflows/grade.yml"] = template("grade.yml", LESSON=lesson)
     wheel = next(name for name in grader if name.endswith(".whl"))
     files[f"student/{wheel}"] = grader[wheel]
-    files[f"student/{lesson}.ipynb"] = notebook.read_bytes()
+    files[f"student/{lesson}.ipynb"] = to_text(notebook).encode()
     files["student/.github/workflows/checks.yml"] = template("checks.yml", LESSON=lesson, WHEEL=wheel)
     return write_folder(target, files, ("instructor/setup.sh",))
 

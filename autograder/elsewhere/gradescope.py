@@ -26,7 +26,8 @@ def results(verdict: dict[str, Any], visibility: str) -> dict[str, Any]:
     shared = {"visibility": visibility, "stdout_visibility": "hidden"}
     if verdict["problem"] is not None:
         said = f"Not graded: {verdict['problem']}. This says nothing about your answers: hand in a notebook that opens."
-        return {**shared, "score": 0.0, "output": said, "output_format": "text", "tests": []}
+        seen = {**shared, "visibility": VISIBILITIES[0]}  # at once, so that there is time to hand in again
+        return {**seen, "score": 0.0, "output": said, "output_format": "text", "tests": []}
     tests = [
         {
             "name": report["exercise"],

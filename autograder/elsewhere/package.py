@@ -63,10 +63,9 @@ def _grader_sources() -> list[Path]:
 
 
 def _wheel() -> Files:
-    """Build attnlib's wheel from a copy, so that leftovers of an older build stay out."""
+    """Build attnlib's wheel from a copy, so that leftovers of an older build and the checkout's notebooks stay out."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("attnlib", "notebooks"):
-            shutil.copytree(ROOT / name, Path(folder, name), ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "attnlib", Path(folder, "attnlib"), ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, folder)
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]

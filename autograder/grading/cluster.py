@@ -1,6 +1,7 @@
 """Judge many submissions on a Dask cluster, whose machines see neither the course nor each other's files."""
 
 import multiprocessing
+import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -10,6 +11,7 @@ from attnlib.checks.asking.time_limits import here
 from autograder.grading.certificates import Certificates, check_address
 from autograder.grading.workers import ATTEMPTS, Crew
 from autograder.judging.submission import Judged, Task
+from autograder.judging.version import version_of_the_grader
 from autograder.sandbox.layers import Layers
 from autograder.showing.errors import CourseError, first_line
 from autograder.showing.text import printable
@@ -26,9 +28,9 @@ def judge_on_cluster(
 
     Yields what ended while the last of it was entered.
 
-    The workers need this project installed, and no shared disk. A worker that is lost costs nothing: its tasks are
-    given to another. Dask sends Python's pickles, which run code: at a tls:// address the scheduler, the workers and
-    this program believe nobody who does not show a certificate of the same authority.
+    The workers need this project installed, in the same version, and no shared disk. A worker that is lost costs
+    nothing: its tasks are given to another. Dask sends Python's pickles, which run code: at a tls:// address the
+    scheduler, the workers and this program believe nobody who does not show a certificate of the same authority.
     """
     check_address(address, shown)
     try:
@@ -43,13 +45,13 @@ def judge_on_cluster(
     with client:
         slots = max(1, sum(client.nthreads().values()))
         say(f"{slots} workers at {address}")
-        waiting, by_key = iter(tasks), {}
+        waiting, by_key, version = iter(tasks), {}, version_of_the_grader()
 
         def submit() -> list[Any]:
             task = next(waiting, None)
             if task is None:
                 return []
-            future = client.submit(judge_on_worker, task, layers, pure=False, retries=ATTEMPTS)
+            future = client.submit(judge_on_worker, task, layers, version, pure=False, retries=ATTEMPTS)
             by_key[future.key] = task
             return [future]
 
@@ -61,10 +63,13 @@ def judge_on_cluster(
 
 
 def _outcome(future: Any, task: Task) -> Judged:
-    if future.status == "finished":
-        judged: Judged = future.result()
+    if future.cancelled():  # as all are when the connection is lost
+        raise CourseError("The cluster's scheduler is gone. What was entered is kept: start it, and run this again.")
+    try:
+        judged: Judged = future.result()  # if it was lost with its worker meanwhile, waits until it is there again
         return judged
-    problem = f"the cluster gave it up: {first_line(future.exception())}"
+    except Exception as error:
+        problem = f"the cluster gave it up: {first_line(error)}"
     return Judged(task.student, task.lesson, problem=printable(problem), fault=problem)
 
 
@@ -81,8 +86,14 @@ def _crew() -> Crew:
     return Crew(1, "spawn")
 
 
-def judge_on_worker(task: Task, layers: Layers | None) -> Judged:
-    """Judge on a cluster's worker, behind the layers that its machine offers; its threads take turns."""
+def judge_on_worker(task: Task, layers: Layers | None, version: str) -> Judged:
+    """Judge on a cluster's worker, behind the layers that its machine offers; its threads take turns.
+
+    A verdict is entered as one of the grader's own version, so no other version gives any.
+    """
+    if version != version_of_the_grader():
+        problem = f"the worker on {platform.node()} has another version of the course, of a library or of Python"
+        return Judged(task.student, task.lesson, problem=printable(problem), fault=problem)
     with ONE_AT_A_TIME:
         ((judged,),) = _crew().judge([task], layers)
         return judged

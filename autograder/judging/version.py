@@ -29,7 +29,7 @@ def digest_of_program(folders: Iterable[Path]) -> str:
     for name in LIBRARIES:
         state.update(f"\n{name} {_version(name)}".encode())
     for folder in folders:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
             state.update(f"\n{folder.name}/{path.relative_to(folder)}\n".encode() + path.read_bytes())
     return state.hexdigest()
 

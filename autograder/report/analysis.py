@@ -194,7 +194,7 @@ def _finding(
         title=misconception.title if misconception else "",
         explanation=misconception.explanation if misconception else "",
         count=len(students),
-        students=tuple(students) if names else (),
+        students=tuple(dict.fromkeys(students)) if names else (),  # who has several bugs of a kind is named once
     )
 
 
@@ -213,7 +213,7 @@ def _parts(
             name=part,
             earned=sum(parts[part] for _, parts in earned),
             known=len(earned),
-            without=tuple(student for student, parts in earned if not parts[part]) if names else (),
+            without=tuple(dict.fromkeys(student for student, parts in earned if not parts[part])) if names else (),
         )
         for part in worth
     )

@@ -17,6 +17,7 @@ from attnlib.checks.asking.time_limits import TimeLimits
 from autograder.grading import cluster as on_cluster
 from autograder.grading.certificates import Certificates, certificates, check_address, warning
 from autograder.grading.grade_course import How, grade
+from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.layout import ROOT
 from autograder.showing.errors import CourseError
 
@@ -151,6 +152,44 @@ def test_a_cluster_that_loses_a_worker_grades_as_this_machine_does(klass, cluste
         assert by_name[name].problem is None, by_name[name]
         assert (by_name[name].points == by_name[name].max_points) == (number % 3 != 0)
         assert sum(klass.scores(name).values()) == by_name[name].points
+
+
+class Future:
+    """A future of Dask's that has ended; where a result was lost with its worker, asking for it waits for another."""
+
+    def __init__(self, status, result=None):
+        self.status, self.outcome = status, result
+
+    def cancelled(self):
+        return self.status == "cancelled"
+
+    def exception(self):
+        return self.outcome if self.status == "error" else None
+
+    def result(self):
+        if self.status == "error":
+            raise self.outcome
+        return self.outcome
+
+
+def test_a_result_that_was_lost_with_its_worker_is_waited_for():
+    task = Task("ada", TINY, "", {})
+    judged = Judged("ada", TINY, points={"test": 1.0})
+    assert on_cluster._outcome(Future("lost", judged), task) is judged
+    gone = on_cluster._outcome(Future("error", RuntimeError("three workers died")), task)
+    assert gone.problem == gone.fault == "the cluster gave it up: three workers died"
+
+
+def test_a_scheduler_that_goes_away_is_nobody_s_fault():
+    with pytest.raises(CourseError, match=r"scheduler is gone\. What was entered is kept"):
+        on_cluster._outcome(Future("cancelled"), Task("ada", TINY, "", {}))
+
+
+def test_a_worker_with_another_version_judges_nothing(monkeypatch):
+    monkeypatch.setattr(on_cluster, "_crew", lambda: pytest.fail("it judged"))
+    judged = on_cluster.judge_on_worker(Task("ada", TINY, "", {}), None, "another")
+    assert "has another version of the course" in judged.problem
+    assert judged.fault
 
 
 STUCK = """

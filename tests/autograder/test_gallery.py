@@ -19,6 +19,7 @@ from autograder.building.gallery.pages import heading, index, mistake_pages, sym
 from autograder.building.gallery.symptom_texts import SYMPTOMS
 from autograder.building.gallery.symptoms import ALWAYS, OF_TRAINING, ONCE, ONLY, SAME, symptoms
 from autograder.building.gallery.topics import ANYWHERE, TOPICS
+from autograder.showing.errors import CourseError
 
 pytestmark = pytest.mark.slow
 
@@ -202,6 +203,24 @@ def test_an_exercise_in_a_lesson_gets_an_address_and_a_link(monkeypatch):
     page = site.with_links(new_notebook(cells=cells), {"attention_scores": exercises()["attention_scores"]})
     assert f"({task('attention_scores')})=\n### Exercise: scores" in page.cells[0].source
     assert page.cells[2].source == "[What the check says about wrong answers](#exercise-attention-scores)"
+
+
+def test_an_exercise_without_a_heading_of_its_own_gets_an_address_too():
+    cells = [new_markdown_cell("# Title", id="text"), new_code_cell('check("softmax", softmax)', id="check")]
+    page = site.with_links(new_notebook(cells=cells), {"softmax": exercises()["softmax"]})
+    assert page.cells[2].source == (
+        f"({task('softmax')})=\n[What the check says about wrong answers](#exercise-softmax)"
+    )
+
+
+def test_two_courses_pictures_with_one_name_are_refused(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name / "solutions").mkdir(parents=True)
+        (tmp_path / name / "solutions" / "heads.png").write_text(name)
+    site.copy(tmp_path / "one" / "solutions" / "heads.png", tmp_path / "site", tmp_path / "one")
+    with pytest.raises(CourseError, match=r"solutions/heads.png is in two courses"):
+        site.copy(tmp_path / "other" / "solutions" / "heads.png", tmp_path / "site", tmp_path / "other")
+    assert (tmp_path / "site" / "solutions" / "heads.png").read_text() == "one"
 
 
 def test_a_lesson_lists_the_mistakes_of_its_exercises(known):

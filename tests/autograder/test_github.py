@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,19 @@ def test_no_package_that_a_student_can_read_holds_the_seed(packed, tmp_path):
     assert len(files) > 50
     assert [path for path in files if path.name == "seed" or seed in path.read_bytes()] == []
     assert not list((folder / "student").rglob("*.py"))
+
+
+def test_what_somebody_answered_in_the_checkout_is_not_handed_out(tmp_path):
+    layout = make_layout(tmp_path)
+    prepare(layout, ())
+    notebook = read_notebook(layout.course / "release" / TINY / f"{TINY}.ipynb")
+    cell(notebook, "pairwise_dot").source = RIGHT["pairwise_dot"]
+    write_notebook(notebook, layout.notebooks / f"{TINY}.ipynb")
+    student = github.pack(layout, TINY, tmp_path / "packed") / "student"
+    handed_out = read_notebook(student / f"{TINY}.ipynb")
+    assert "NotImplementedError" in cell(handed_out, "pairwise_dot").source
+    (wheel,) = student.glob("*.whl")
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".ipynb")]
 
 
 def test_what_is_wrong_is_one_sentence(packed, tmp_path, monkeypatch):

@@ -101,6 +101,12 @@ def test_a_lesson_of_which_nothing_was_graded():
     assert "the notebook is not JSON" in page([lesson], [], date(2026, 1, 2))
 
 
+def test_who_misses_two_bugs_of_a_kind_is_named_once():
+    item = softmax([submission("ada", attempt(0, "over_queries"), attempt(0, "over_queries")), FIVE[1]])
+    assert [(found.count, found.students) for found in item.findings] == [(3, ("ada", "bea"))]
+    assert item.parts[0].without == ("ada", "bea")
+
+
 def test_equal_mistakes_with_unequal_details_are_one():
     said = [("raised ValueError: no 1", "raised ValueError"), ("raised ValueError: no 2", "raised ValueError")]
     said += [("SyntaxError", "SyntaxError"), (None, None)]

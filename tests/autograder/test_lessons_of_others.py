@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tiny_course import HANGS
 
+from attnlib.checks import course
 from attnlib.checks.course import places
 from autograder.building.new_lesson import write_lesson
 from autograder.lesson_text.layout import ROOT
@@ -68,8 +69,8 @@ def test_the_guide_is_right(tmp_path):
     for command in ("checks", "bugs"):
         python("-m", "autograder", command, "rms_norm", course=course)
     named, bugs = python("-c", ANSWER, course=course).stdout.splitlines()
-    assert named == "summed"
-    assert "mean_subtracted" in bugs
+    assert named == "squares_summed"
+    assert "centred" in bugs
     python("-m", "autograder", "build", "20_rms_norm", course=course)
     assert "BEGIN SOLUTION" not in (course / "notebooks" / "20_rms_norm.ipynb").read_text(encoding="utf-8")
 
@@ -275,6 +276,14 @@ def test_a_lesson_is_called_like_a_lesson(tmp_path, name):
     with pytest.raises(CourseError, match="called like 20_my_topic, with a number from 20 to 99, got"):
         write_lesson(name, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_lesson_of_others_in_another_encoding_does_not_touch_the_rest(small, monkeypatch):
+    file = small / "my_course" / "lesson_20" / "exercises.py"
+    text = file.read_text(encoding="utf-8").replace("what an answer", "für eine Antwort")
+    file.write_bytes(f"# -*- coding: latin-1 -*-\n{text}".encode("latin-1"))
+    monkeypatch.setattr(course, "__path__", [*course.__path__, str(small / "my_course")])
+    assert not course._is_written_in("lesson_20", "softmax")
 
 
 def test_a_second_lesson_joins_the_package_of_the_first(small):

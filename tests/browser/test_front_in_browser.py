@@ -168,6 +168,16 @@ def test_a_text_that_is_no_date_is_read_and_the_page_says_so(opened, text, lette
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_a_browser_that_refuses_a_new_address_keeps_the_focus(opened):
+    """Safari does after a hundred in a few seconds, as while an arrow key is held down."""
+    opened.evaluate("history.replaceState = () => { throw new DOMException('too many', 'SecurityError'); }")
+    opened.locator("#typed button").first.focus()
+    before = opened.locator("#text").input_value()
+    opened.keyboard.press("ArrowUp")
+    assert opened.locator("#text").input_value() != before
+    assert opened.evaluate("Boolean(document.activeElement.closest('#typed'))")
+
+
 def test_the_address_leads_back_to_the_text(page, site):  # noqa: F811
     page.emulate_media(reduced_motion="reduce")
     page.goto(f"{site}try.html")

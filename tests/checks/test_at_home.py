@@ -10,6 +10,7 @@ from pathlib import Path
 import clean_environment
 import pytest
 
+from attnlib.checks import exercises
 from attnlib.checks.at_home import command, lessons
 from attnlib.checks.at_home.lessons import BEFORE, CannotOpen, bring, open_lab, update
 from attnlib.checks.at_home.merging import merged
@@ -96,6 +97,43 @@ def test_an_untouched_notebook_becomes_the_new_one(course, tmp_path):
     assert not (home / BEFORE).exists()
 
 
+def test_where_lines_end_otherwise_an_update_knows_what_was_handed_out(course, tmp_path, monkeypatch):
+    as_here = Path.write_text
+    windows = lambda file, text, encoding=None: as_here(file, text, encoding, newline="\r\n")  # noqa: E731
+    published = json.dumps(json.loads((course / FIRST).read_text()), indent=1)
+    (course / FIRST).write_text(published)
+    monkeypatch.setattr(Path, "write_text", windows)
+    bring(home := tmp_path / "home")
+    assert update(home) == ["All notebooks are those of this version."]
+
+
+def test_a_copy_that_has_the_id_of_its_original_is_no_loss(course, tmp_path):
+    bring(home := tmp_path / "home")
+    notebook = json.loads((home / FIRST).read_text())
+    notebook["cells"].insert(1, cell("b", "mine", answer=True))
+    (home / FIRST).write_text(json.dumps(notebook))
+    publish(course, book(cell("a", "x = 2"), cell("b", "...", answer=True), cell("t", "Words.", "markdown")))
+    update(home)
+    new = json.loads((home / FIRST).read_text())
+    assert texts(new) == ["x = 2", "mine", "...", "Words."]
+    assert len({each["id"] for each in new["cells"]}) == 4
+
+
+def test_the_lab_opens_at_the_first_exercise_that_has_not_passed(monkeypatch, tmp_path):
+    monkeypatch.delenv("ATTNLIB_PROGRESS")
+    passed = {name: 1.0 for name, exercise in exercises().items() if exercise.lesson < "02"}
+    (tmp_path / ".attnlib_progress.json").write_text(json.dumps({"version": 1, "best": passed}))
+    for home in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(home, str(tmp_path))
+    assert lessons.next_lesson().startswith("02")
+
+
+def test_what_cannot_be_written_is_one_sentence(course, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "home" / ".as_handed_out" / f"{FIRST}.fresh").mkdir(parents=True)
+    assert command.main(["update", "home"]).startswith("home/.as_handed_out/")
+
+
 def test_a_second_update_knows_what_the_first_one_brought(course, tmp_path):
     home = tmp_path / "home"
     bring(home)
@@ -161,7 +199,7 @@ def test_the_lab_opens_where_the_learner_stopped(course, tmp_path, monkeypatch, 
     assert str(tmp_path / "home" / ".jupyter") in environment["JUPYTER_CONFIG_PATH"]
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in said[1:]] == [
-        "You are root, and so is everything a notebook runs",
+        "You are root, and so is everything a notebook runs. If you can, start this as another user.",
         "There is no display here",
     ]
     monkeypatch.setattr(lessons.importlib.util, "find_spec", lambda name: None)
@@ -189,7 +227,7 @@ def test_a_port_that_is_taken_is_named_and_the_next_free_one_is_used(course, tmp
     assert f"--port={taken}" in called[1]
 
 
-def test_the_commands_in_a_terminal(tmp_path):
+def test_the_commands_in_a_terminal(tmp_path, monkeypatch):
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "attnlib", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
@@ -198,6 +236,13 @@ def test_the_commands_in_a_terminal(tmp_path):
     assert told.returncode == 1
     assert told.stderr.startswith("attention_from_scratch holds no notebooks of this course.")
     assert "Next: predict_largest_dot" in run("status").stdout
+    (tmp_path / ".attnlib_progress.json").write_text('{"version": 1, "best": {"predict_largest_dot": 1.0}}')
+    monkeypatch.delenv("ATTNLIB_PROGRESS")
+    for home in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(home, str(tmp_path))
+    assert "Next: pairwise_dot" in run("status").stdout
+    monkeypatch.setenv("PYTHONIOENCODING", "cp1252")  # as in a pipe on Windows
+    assert "Next: pairwise_dot" in run("status").stdout
     assert run("stauts").returncode == 2
     assert run("update", "--port", "9").returncode == 2
 

@@ -170,6 +170,13 @@ def test_a_file_that_does_not_run_is_told(package, capsys, monkeypatch):
     assert "It doesn't run yet (NameError" in capsys.readouterr().out
 
 
+def test_a_micro_sign_is_a_name():
+    """Python reads it as a Greek μ, in one more place: a ligature has more bytes than its letters."""
+    made = OneFile({"lesson_06": "def µ(x):\n    return x.mean()\ndef ﬁt(x):\n    return µ(x) + ﬁt"}, {})
+    made.add(("lesson_06", "fit"))
+    assert made.statements == {"μ": "def μ(x):\n    return x.mean()", "fit": "def fit(x):\n    return μ(x) + fit"}
+
+
 def test_two_things_of_one_name_are_kept_apart():
     files = {
         "main": "from lib import run, walk",

@@ -107,6 +107,15 @@ def test_the_file_holds_scores_and_nothing_else(file):
     assert os.listdir(file.parent) == [file.name]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has links for administrators alone")
+def test_a_link_to_the_file_stays_a_link(file, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    file.symlink_to(tmp_path / "elsewhere" / "kept.json")
+    check("pairwise_dot", right)
+    assert file.is_symlink()
+    assert json.loads((tmp_path / "elsewhere" / "kept.json").read_text())["best"] == {"pairwise_dot": 1.0}
+
+
 def test_two_notebooks_lose_nothing_of_each_other(file, restart):
     check("pairwise_dot", right)
     restart()  # the other notebook

@@ -4,6 +4,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -39,6 +40,11 @@ def without_warnings() -> Iterator[BoundedText]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield BoundedText()
+
+
+def on_the_cpu() -> AbstractContextManager[object]:
+    """In the body, make tensors on the CPU even where a cell has set another default device."""
+    return contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 @contextlib.contextmanager

@@ -27,7 +27,9 @@ def main(arguments: list[str]) -> int | str:
     try:
         if chosen.command == "lab":
             return open_lab(chosen.folder, options)
-        print(progress() if chosen.command == "status" else "\n".join(update(chosen.folder)))
+        print(progress(terminal=True) if chosen.command == "status" else "\n".join(update(chosen.folder)))
     except CannotOpen as error:
         return str(error)
+    except OSError as error:
+        return f"{error.filename} cannot be used ({error.strerror})."
     return 0

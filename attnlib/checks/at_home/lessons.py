@@ -80,7 +80,7 @@ def update(folder: Path) -> list[str]:
         if touched:
             (folder / BEFORE).mkdir(exist_ok=True)
             shutil.copyfile(own, folder / BEFORE / own.name)
-            _write(own, json.dumps(new, indent=1, ensure_ascii=False) + "\n")
+            _write(own, f"{json.dumps(new, indent=1, ensure_ascii=False)}\n".encode())
             shutil.copyfile(notebook, base)
         else:
             _copy(notebook, folder)
@@ -92,7 +92,7 @@ def update(folder: Path) -> list[str]:
 
 def next_lesson() -> str:
     """Return the lesson of the first exercise with points that hasn't passed; the last lesson if all have."""
-    rows = progress().rows
+    rows = progress(terminal=True).rows
     return next((row.lesson for row in rows if row.most and not row.passed), rows[-1].lesson)
 
 
@@ -151,10 +151,11 @@ def _make(folder: Path) -> None:
 
 def _copy(notebook: Path, folder: Path) -> None:
     for target in (folder / notebook.name, folder / BASE / notebook.name):
-        _write(target, notebook.read_text(encoding="utf-8"))
+        _write(target, notebook.read_bytes())
 
 
-def _write(file: Path, text: str) -> None:
+def _write(file: Path, text: bytes) -> None:
+    """Write the file whole, byte for byte: what was handed out is recognised by its bytes."""
     fresh = file.with_name(f"{file.name}.fresh")
-    fresh.write_text(text, encoding="utf-8")
+    fresh.write_bytes(text)
     fresh.replace(file)

@@ -9,7 +9,7 @@ YOURS = "# What you had here before the update:\n"
 
 def sources(notebook: Mapping[str, Any]) -> dict[str, str]:
     """The text of each cell by its id, in order; a notebook keeps a text in one piece or in lines."""
-    return {cell["id"]: "".join(cell["source"]) for cell in notebook["cells"]}
+    return {cell["id"]: "".join(cell["source"]) for cell in _with_own_ids(notebook["cells"])}
 
 
 def merged(base: Mapping[str, Any], mine: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,6 +26,7 @@ def merged(base: Mapping[str, Any], mine: Mapping[str, Any], new: Mapping[str, A
     >>> [c["source"] for c in merged(base, mine, new)["cells"]]
     ['x = 3', 'x + 1', 'y = 2', 'z']
     """
+    mine = {**mine, "cells": _with_own_ids(mine["cells"])}
     before, written, published = sources(base), sources(mine), sources(new)
     by_id = {cell["id"]: cell for cell in mine["cells"]}
     below: dict[str, list[Cell]] = {}
@@ -47,7 +48,18 @@ def merged(base: Mapping[str, Any], mine: Mapping[str, Any], new: Mapping[str, A
         else:
             cells += [cell, _aside(own, text)]
         cells += below.get(cell["id"], [])
-    return {**new, "cells": cells}
+    return {**new, "cells": _with_own_ids(cells)}
+
+
+def _with_own_ids(cells: list[Cell]) -> list[Cell]:
+    """The cells with an id each: a copy of another cell may have that one's, from some editors and from git."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        id = cell["id"]
+        while id in found:
+            id = f"{id[-50:]}-{len(found)}"
+        found[id] = {**cell, "id": id}
+    return list(found.values())
 
 
 RESULTS = ("outputs", "execution_count")

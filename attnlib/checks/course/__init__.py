@@ -76,7 +76,7 @@ def _is_written_in(lesson: str, name: str) -> bool:
     files = [
         file for folder in map(Path, __path__) for file in (folder / f"{lesson}.py", *folder.glob(f"{lesson}/*.py"))
     ]
-    return any(f'"{name}"' in file.read_text(encoding="utf-8") for file in files if file.is_file())
+    return any(f'"{name}"' in file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
 
 
 def lesson_called(name: str) -> str:

@@ -51,8 +51,10 @@ class WrittenExercise(Exercise):
     @property
     def files(self) -> tuple[Path, ...]:
         """The files its slips are written in."""
-        names = f"lesson_{self.lesson[:2]}/slips", *self.catalogues, *self.few
-        return tuple(_first_of([Path(place, f"{name}.md") for place in course.__path__]) for name in names)
+        lesson = f"lesson_{self.lesson[:2]}"
+        places = sorted(map(Path, course.__path__), key=lambda place: not (place / lesson).is_dir())  # its own first
+        names = f"{lesson}/slips", *self.catalogues, *self.few
+        return tuple(_first_of([place / f"{name}.md" for place in places]) for name in names)
 
     @cached_property
     def right(self) -> str:

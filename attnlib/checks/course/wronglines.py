@@ -90,7 +90,7 @@ def read(path: Path) -> Catalogue:
     texts: dict[str, WrongLine] = {}
     letters: dict[str, dict[str, WrongLine]] = {}
     known, line = slips, 1
-    for block in HEADING.split(path.read_text(encoding="utf-8")):
+    for block in HEADING.split(_text_of(path)):
         where = f"{path.parent.name}/{path.name}:{line}"
         line += block.count("\n")
         head, _, body = block.partition("\n")
@@ -117,13 +117,23 @@ def read(path: Path) -> Catalogue:
     return Catalogue(code["right"], code["given"], slips, letters, texts)
 
 
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadCatalogue(f"{path.parent.name}/{path.name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadCatalogue(f"{path.parent.name}/{path.name} is not in UTF-8") from None
+
+
 def _with_text(slip: WrongLine, path: Path) -> WrongLine:
     """The slip of a lesson with title and explanation of the file of `course/` that has them."""
-    shared = sorted(file for place in course.__path__ for file in Path(place).glob("*.md"))
-    if path in shared:
+    if str(path.parent) in course.__path__:
         raise BadCatalogue(f"{slip.where}: {slip.id} has no title, which only a lesson's slip may take from elsewhere")
     titled = re.compile(rf"^### {slip.id}: ", re.MULTILINE)
-    files = [file for file in shared if titled.search(file.read_text(encoding="utf-8"))]
+    places = sorted(map(Path, course.__path__), key=lambda place: place != path.parents[1])  # its own course's first
+    named = ([file for file in sorted(place.glob("*.md")) if titled.search(_text_of(file))] for place in places)
+    files = next(filter(None, named), [])
     if len(files) != 1:
         found = f"found {', '.join(file.name for file in files) or 'none'}"
         raise BadCatalogue(f"{slip.where}: {slip.id} has no title; required is one file of course/ with it, {found}")

@@ -128,7 +128,8 @@ def _edited(practice: Practice, opened: OpenedBug) -> Shown | None:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, f"{bug.exercise}.py")
             file.write_text(before + "\n", encoding="utf-8")
-            subprocess.run([*shlex.split(editor), str(file)], check=True)
+            said = editor.replace("\\", "\\\\") if sys.platform == "win32" else editor  # its paths have backslashes
+            subprocess.run([*shlex.split(said), str(file)], check=True)
             code = file.read_text(encoding="utf-8")
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         _say(f"The editor `{editor}` could not be used: {getattr(error, 'strerror', '') or error}")

@@ -89,7 +89,7 @@ def _changed(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> 
             kept, trouble = _read(path)
             if not trouble:
                 kept = change(kept)
-                _replace(path, kept)
+                _replace(path.resolve(), kept)  # a link stays one
     except OSError as error:
         trouble = f"{shown(path)} cannot be written ({error.strerror}): anything new is lost at a restart."
     return kept, trouble

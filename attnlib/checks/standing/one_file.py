@@ -1,6 +1,7 @@
 """One file made of many: a program with all that it needs of the learner's package, definitions before their use."""
 
 import ast
+import re
 from collections.abc import Mapping
 
 from attnlib.checks.standing.own_file import imports_of
@@ -88,11 +89,14 @@ def renamed(source: str, names: Mapping[str, str]) -> str:
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name):
-            found.append((node.lineno, node.col_offset, node.id))
+            found.append((node.lineno, node.col_offset, node.end_col_offset or 0, node.id))
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in names:
-            column = lines[node.lineno - 1].index(node.name.encode(), node.col_offset + 3)
-            found.append((node.lineno, column, node.name))
-    for line, column, name in sorted(found, reverse=True):
+            head = lines[node.lineno - 1][node.col_offset :].decode()
+            # Python reads a name in its normal form: µ is a Greek μ
+            if written := re.match(r"(?:def|class)\s+(\w+)", head):
+                start, end = (node.col_offset + len(head[:place].encode()) for place in written.span(1))
+                found.append((node.lineno, start, end, node.name))
+    for line, start, end, name in sorted(found, reverse=True):
         text = lines[line - 1]
-        lines[line - 1] = text[:column] + names.get(name, name).encode() + text[column + len(name.encode()) :]
+        lines[line - 1] = text[:start] + names.get(name, name).encode() + text[end:]
     return b"\n".join(lines).decode()

@@ -5,6 +5,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,10 +15,11 @@ from attnlib.checks.standing.folder import day, own_folder, shown
 from attnlib.checks.standing.kept import locked
 from attnlib.checks.standing.own_file import ABOUT, answers_in, with_answer
 from attnlib.checks.standing.own_source import PACKAGE, NotKept, own_source
+from attnlib.checks.standing.stale import cell_of
 
 AS_WRITTEN = ".as_written"
 """A folder with each file as last written: a file that differs from it has been edited."""
-HISTORY = "history"
+HISTORY, INIT = "history", "__init__.py"
 
 
 def keep_answer(exercise: Exercise, attempt: Any, *, even_if_edited: bool = False) -> str:
@@ -33,12 +35,13 @@ def keep_answer(exercise: Exercise, attempt: Any, *, even_if_edited: bool = Fals
     file = place / f"lesson_{exercise.lesson[:2]}.py"
     try:
         name = _name_of(attempt, exercise.name, shell.user_ns)
-        source = own_source(name, shell.history_manager.input_hist_parsed, shell.user_ns)
+        cells = shell.history_manager.input_hist_parsed
+        source = own_source(name, cells, shell.user_ns, partial(cell_of, shell=shell))
     except NotKept as why:
         return f"Not kept in {shown(file)}: {why}"
     try:
         place.mkdir(parents=True, exist_ok=True)
-        with locked(file):
+        with locked(place / INIT):  # which lists the answers of all lessons
             before = _read(file) or ABOUT.format(lesson=exercise.lesson.replace("_", " "))
             if not even_if_edited and file.exists() and _read(_as_written(file)) != before:
                 told = f'from attnlib.checks import keep; keep("{exercise.name}", {name})'
@@ -177,7 +180,7 @@ def _write_init(place: Path) -> None:
 
     A lesson whose file is no Python any more would keep the others from being imported.
     """
-    file = place / "__init__.py"
+    file = place / INIT
     before = _read(file)
     if before is not None and before != _read(_as_written(file)):
         return

@@ -2,9 +2,10 @@
 
 import ast
 import builtins
+import contextlib
 import symtable
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -24,10 +25,16 @@ class OwnSource:
     statements: dict[str, str] = field(default_factory=dict)
 
 
-def own_source(name: str, cells: list[str], written: Mapping[str, Any]) -> OwnSource:
-    r"""The statement that binds `name` in the last cell that has one, and before it all that it uses.
+def own_source(
+    name: str,
+    cells: list[str],
+    written: Mapping[str, Any],
+    cell_of: Callable[[Any], int | None] = lambda _value: None,
+) -> OwnSource:
+    r"""The statement that binds `name`, and before it all that it uses.
 
     `written` are the notebook's names, by which an object of a library, or of an earlier lesson, is told from a value.
+    A function or a class is taken from the cell that made it, by `cell_of`; all else from the last that binds its name.
 
     >>> cells = ["import math", "def half(x):\n    return x / 2", "def root(x):\n    return math.sqrt(half(x))"]
     >>> found = own_source("root", cells, {"math": sys, "half": len, "root": len})
@@ -37,7 +44,18 @@ def own_source(name: str, cells: list[str], written: Mapping[str, Any]) -> OwnSo
     Raises NotKept for a name that no statement binds, or that needs a value which the notebook computed.
     """
     found = OwnSource()
-    _add(name, dict(bindings(cells)), written, found, frozenset())
+    bound_by = dict(bindings(cells))
+    for each in [*bound_by]:
+        value = written.get(each)
+        if (number := cell_of(value)) is not None:
+            its_own = dict(bindings(cells[number : number + 1]))
+            if each in its_own:
+                bound_by[each] = its_own[each]
+            elif (
+                getattr(value, "__name__", "") == each
+            ):  # it was made in another way than by a statement of the cell's own
+                del bound_by[each]
+    _add(name, bound_by, written, found, frozenset())
     return found
 
 
@@ -49,9 +67,14 @@ def bindings(cells: list[str]) -> Iterator[tuple[str, tuple[ast.stmt, str]]]:
         except (SyntaxError, ValueError):
             continue
         for statement in body:
-            source = _with_decorators(statement, cell)
+            alone = not any(_share_a_line(statement, other) for other in body if other is not statement)
+            source = _with_decorators(statement, cell) if alone else ast.get_source_segment(cell, statement) or ""
             for name in bound(statement):
                 yield name, (statement, source)
+
+
+def _share_a_line(one: ast.stmt, other: ast.stmt) -> bool:
+    return one.lineno <= (other.end_lineno or 0) and other.lineno <= (one.end_lineno or 0)
 
 
 def _with_decorators(statement: ast.stmt, cell: str) -> str:
@@ -111,7 +134,11 @@ def _is_plain(statement: ast.stmt | None, value: Any) -> bool:
     """True if an assignment means the same anywhere: a number, text, a lambda or part of a library, but no result."""
     if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None or len(bound(statement)) != 1:
         return False
-    calls = any(isinstance(node, ast.Call) for node in ast.walk(statement.value))
+    with contextlib.suppress(ValueError):
+        literal = ast.literal_eval(statement.value)
+        if type(value) is type(literal) and value != literal:  # it was changed since, as by `+=`
+            return False
+    calls = any(isinstance(node, (ast.Call, ast.Await)) for node in ast.walk(statement.value))
     is_lambda = isinstance(statement.value, ast.Lambda)
     return is_lambda or not calls or (callable(value) and not _from_a_module(bound(statement)[0], value))
 

@@ -104,10 +104,11 @@ class Progress:
         return f'<div style="max-width: 60em; overflow-x: auto">{"".join(parts)}</div>'
 
 
-def progress(lesson: str | None = None) -> Progress:
+def progress(lesson: str | None = None, *, terminal: bool = False) -> Progress:
     """Say what is passed, the points, and what to do next: over the course, and in one lesson if it is named.
 
     Without a name it is the lesson whose exercise was checked last since the notebook was started, if there is one.
+    The learner's file is read in notebooks, and in a `terminal`.
 
     >>> [row.name for row in progress("00_start_here").lessons["00_start_here"]][:2]
     ['predict_largest_dot', 'pairwise_dot']
@@ -115,12 +116,12 @@ def progress(lesson: str | None = None) -> Progress:
     Raises ValueError for a lesson that does not exist.
     """
     known = exercises()
-    best, trouble = best_scores()
+    best, trouble = best_scores(terminal=terminal)
     rows = [_row(exercise, best.get(exercise.name, 0.0)) for exercise in known.values()]
     if lesson is None and LAST:
         lesson = known[list(LAST)[-1]].lesson
     lesson = None if lesson is None else lesson_called(lesson)
-    file = place()
+    file = place(terminal=terminal)
     return Progress(rows, lesson, shown(file) if file else "", trouble)
 
 

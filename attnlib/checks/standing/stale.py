@@ -5,6 +5,7 @@ it ran; what was only edited shows in the notebook's file once that is saved. Wh
 """
 
 import ast
+import inspect
 import json
 import os
 import re
@@ -50,8 +51,8 @@ def _shell() -> Any:
 def staleness(attempt: Any) -> str:
     """Say why the notebook's answer isn't the one that was judged, as a clause; empty if it may well be."""
     shell, name = _shell(), getattr(attempt, "__name__", "")
-    number = _cell_of(attempt, shell)
-    if number is None or shell.user_ns.get(name) is not attempt:
+    number = cell_of(attempt, shell)
+    if not number or shell.user_ns.get(name) is not attempt:
         return ""
     defines = re.compile(rf"^(async )?(def|class) {re.escape(name)}\b", re.MULTILINE)
     cells = shell.history_manager.input_hist_raw
@@ -65,12 +66,14 @@ def staleness(attempt: Any) -> str:
     return ""
 
 
-def _cell_of(attempt: Any, shell: Any) -> int | None:
-    """The number of the cell in which a function or a class was defined."""
+def cell_of(attempt: Any, shell: Any) -> int | None:
+    """The number of the cell in which a function or a class was defined; 0 for a function that a magic compiled."""
     parts = vars(attempt).values() if isinstance(attempt, type) else (attempt,)
-    files = {part.__code__.co_filename for part in parts if isinstance(part, FunctionType)}
+    inner = (inspect.unwrap(part) for part in parts if isinstance(part, FunctionType))  # a decorator is elsewhere
+    files = {part.__code__.co_filename for part in inner if isinstance(part, FunctionType)}
     known = getattr(getattr(shell, "compile", None), "_filename_map", {})
-    return max((known[file] for file in files if file in known), default=None)
+    made_otherwise = known and isinstance(attempt, FunctionType) and attempt.__module__ == "__main__"
+    return max((known[file] for file in files if file in known), default=0 if made_otherwise else None)
 
 
 def _failed(number: int, source: str) -> bool:

@@ -130,8 +130,10 @@ function stop() {
   for (const button of answer.children) button.classList.remove("waiting");
 }
 
-// The address leads back to this text, so that it can be sent to somebody.
-const keepInAddress = () => history.replaceState(null, "", `#${encodeURIComponent(input.value)}`);
+// The address leads back to this text, so that it can be sent to somebody. A browser refuses too many changes, and half a character.
+const keepInAddress = () => {
+  try { history.replaceState(null, "", `#${encodeURIComponent(input.value)}`); } catch { /* the next one will do */ }
+};
 function textOfAddress() {
   try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
 }
