@@ -461,7 +461,7 @@ show(
 # The length of the block is drawn anew for each sequence. What would a model learn if it were 16 in every one?
 #
 # - **A**: the same as before: to find the token's last occurrence, and say what came after it
-# - **B**: to look 15 places back, without comparing any tokens; one layer is enough, and it fails for other periods
+# - **B**: to look 15 places back, without comparing any tokens; one layer is enough, for this period only
 # - **C**: nothing: with a fixed distance there's nothing left to learn
 # - **D**: the blocks by heart
 

@@ -176,9 +176,7 @@ def reach(layers, window):
 def fixed_period(period):
     text = torch.randperm(period).repeat(3)
     back = next(n for n in range(2 * period) if text[n + 1 :].equal(text[: len(text) - n - 1]))
-    return (
-        f"to look {back} places back, without comparing any tokens; one layer is enough, and it fails for other periods"
-    )
+    return f"to look {back} places back, without comparing any tokens; one layer is enough, for this period only"
 
 
 @pytest.mark.slow

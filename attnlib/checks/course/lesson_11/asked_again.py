@@ -10,8 +10,7 @@ def fixed_period(period: int) -> Question:
         text="A model with two layers and rotary positions reads sequences in which a block of random tokens, a new "
         f"one for each sequence, is repeated over and over. The block's length is {period} in every sequence. What "
         "does the model learn?",
-        right=f"to look {back} places back, without comparing any tokens; one layer is enough, and it fails for other "
-        "periods",
+        right=f"to look {back} places back, without comparing any tokens; one layer is enough, for this period only",
         wrong=(
             WrongOption(
                 "same_two_heads",
