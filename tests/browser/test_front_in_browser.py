@@ -170,7 +170,7 @@ def test_a_text_that_is_no_date_is_read_and_the_page_says_so(opened, text, lette
 
 def test_a_browser_that_refuses_a_new_address_keeps_the_focus(opened):
     """Safari does after a hundred in a few seconds, as while an arrow key is held down."""
-    opened.evaluate("history.replaceState = () => { throw new DOMException('too many', 'SecurityError'); }")
+    opened.evaluate("() => { history.replaceState = () => { throw new DOMException('too many', 'SecurityError'); }; }")
     opened.locator("#typed button").first.focus()
     before = opened.locator("#text").input_value()
     opened.keyboard.press("ArrowUp")
