@@ -26,3 +26,10 @@ def test_an_odd_right_answer_passes(name: str, answer: Any, seed: int) -> None:
 @pytest.mark.parametrize(("name", "answer"), _listed(WRONG))
 def test_an_odd_wrong_answer_is_rejected(name: str, answer: Any) -> None:
     assert not passes(name, answer)
+
+
+@pytest.mark.again
+@pytest.mark.parametrize(("name", "answer"), _listed(WRONG))
+def test_of_an_odd_wrong_answer_something_is_said(name: str, answer: Any) -> None:
+    """With its explanation, which the verdict alone leaves out."""
+    assert not run(name, answer).passed
