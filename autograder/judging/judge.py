@@ -30,13 +30,13 @@ from autograder.judging.cells_around import (
 )
 from autograder.judging.explainer import Explainer
 from autograder.judging.retries import RETRIES, Outcome, Run, Stuck, added, outcomes, said, stuck_cells
-from autograder.judging.together import Together, alike_together
+from autograder.judging.together import Together, groups_of
 from autograder.judging.verdict import Verdict
 from autograder.lesson_text.assignment import Assignment, Question
 from autograder.sandbox.process import Child, Sandbox
 from autograder.sandbox.remote import RemoteAttempt, failure_from
 from autograder.sandbox.template import Died
-from autograder.sandbox.views import view, whole_view
+from autograder.sandbox.views import view
 from autograder.showing.errors import CourseError, trace_of
 
 UNANSWERED = Failure("unwritten", "is not answered yet")
@@ -57,7 +57,7 @@ class Judge:
         self.beside: dict[str, bytes] = {}
         self.budget = Budget(sandbox.limits.time)
         self.explainer = Explainer(sandbox, self.budget)
-        self.together = Together(sandbox, self.budget)
+        self.together = Together(sandbox, self.budget, {})
         self.overcome: list[str] = []
         """The tracebacks of the grader's faults in the last notebook that a second attempt didn't show."""
 
@@ -72,29 +72,28 @@ class Judge:
         with ONE_AT_A_TIME:
             self.beside, self.budget, self.overcome = dict(beside or {}), Budget(self.sandbox.limits.time), []
             self.explainer = Explainer(self.sandbox, self.budget)
-            self.together = Together(self.sandbox, self.budget)
+            self.together = Together(self.sandbox, self.budget, groups_of(assignment))
             try:
                 return self._all(settled, assignment, step)
             finally:
                 self.together.part()
 
     def _all(self, settled: NotebookNode, assignment: Assignment, step: Callable[[Question], None]) -> list[Verdict]:
-        found: dict[int, tuple[Verdict, dict[str, Any] | None]] = {}
-        order = alike_together(assignment.questions)
-        for number in order:
-            question = assignment.questions[number]
+        found: dict[str, tuple[Verdict, dict[str, Any] | None]] = {}
+        questions = {question.test: question for question in assignment.questions}
+        for test in self.together.groups:
+            question = questions[test]
             step(question)
             stuck = stuck_cells(verdict.cells for verdict, _ in found.values())
             stuck.pop(question.answer or "", None)
-            found[number] = self._twice(self._verdict, settled, assignment, question, stuck)
+            found[test] = self._twice(self._verdict, settled, assignment, question, stuck)
         self.together.part()
         seed, stuck = self._seed_of(settled), stuck_cells(verdict.cells for verdict, _ in found.values())
-        for number in order:  # from here on nothing is shown, and nothing runs that could show anything
-            verdict, task = found[number]
+        for verdict, task in found.values():  # from here on nothing is shown, and nothing runs that could show anything
             if task is not None and any(verdict.report.parts.values()):
                 left = self._twice(self._left, {**task, "stuck": stuck}, verdict, assignment.given, seed)
                 verdict.report = after_hidden_cases(verdict.question.exercise, verdict.report, left)
-        return [verdict for _, (verdict, _) in sorted(found.items())]
+        return [found[test][0] for test in questions]
 
     def _twice(self, judge: Callable[..., Any], *about: Any) -> Any:
         """Judge, and after a fault of the grader's judge again in a fresh process; a second fault is the reason."""
@@ -151,7 +150,7 @@ class Judge:
             "expression": question.expression,
             "kind": question.exercise.kind,
             "forbidden": list(question.exercise.forbidden),
-            "library": view(question.exercise),
+            **self.together.groups[question.test][0].as_asked(),
         }
 
     def _passed(self, attempt: Run, question: Question, given: frozenset[str], stuck: Stuck) -> Outcome | None:
@@ -159,7 +158,7 @@ class Judge:
         exercise = question.exercise
         if exercise.kind == "choice":  # a text that is simply assigned needs no process
             return Outcome(run_exercise(exercise, plain_text(attempt.cells, question.expression)))
-        if self.together.child is None or self.budget.is_spent:
+        if self.budget.is_spent:
             return None
         task = self._task(attempt, question, given, stuck)
         asked = Outcome(failed(exercise, UNANSWERED), task=task if exercise.cases else None)
@@ -173,7 +172,7 @@ class Judge:
                 asked.report = report or asked.report
             return asked.report.passed
 
-        self.together.takes(task, judge)
+        self.together.takes(task, question, given, judge)
         return asked
 
     def _ask(self, attempt: Run, question: Question, given: frozenset[str], stuck: Stuck) -> Outcome:
@@ -183,7 +182,7 @@ class Judge:
             return Outcome(failed(exercise, self.budget.failure()))
         task = self._task(attempt, question, given, stuck)
         asked = Outcome(failed(exercise, UNANSWERED))
-        child = self.together.fresh(task, given)
+        child = self.together.fresh(task, given, self.together.groups[question.test][0])
         try:
             parsed = child.ask(task)
             asked.left_out, asked.unseen = frozenset(parsed["left_out"]), parsed["unseen"]
@@ -206,9 +205,12 @@ class Judge:
         parts = verdict.report.parts
         if self.budget.is_spent:
             return dict.fromkeys(parts, False)
-        if self.together.takes(task, lambda child: self._holding(child, verdict, seed) == parts):
+        if self.together.takes(
+            task, verdict.question, given, lambda child: self._holding(child, verdict, seed) == parts
+        ):
             return parts
-        child, left = self.together.fresh(task, given), dict.fromkeys(parts, False)
+        child = self.together.fresh(task, given, self.together.groups[verdict.question.test][0])
+        left = dict.fromkeys(parts, False)
         try:
             child.ask(task)
             left = self._holding(child, verdict, seed)
@@ -237,7 +239,7 @@ class Judge:
         child = self.sandbox.fork(given, imported_late(own))
         with self.budget.counting(child):
             try:
-                request = {"cells": own, "show": list(attempt.show), "library": whole_view()}
+                request = {"cells": own, "show": list(attempt.show), "library": view()}
                 found = child.ask(request, self.sandbox.limits.time.cells_cpu).get("shown")
             except Died:
                 return {}

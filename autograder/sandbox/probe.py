@@ -22,6 +22,7 @@ NOTHING = {
     "expression": "None",
     "kind": "choice",
     "forbidden": [],
+    "refused": [],
     "library": {},
 }
 """A task that shows whether a child comes to life."""

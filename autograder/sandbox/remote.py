@@ -136,6 +136,10 @@ class RemoteSession:
             raise Failed(Failure("type", "did not answer with gradients"))
         return found
 
+    def finish(self) -> None:
+        if self.before:
+            self._ask("nothing more")
+
     def close(self) -> None:
         pass
 

@@ -33,9 +33,17 @@ class Report:
     passed, score, points, max_points, diagnosis, headline, message = True, 1.0, 1.0, 1, None, "", ""
 
 
+LENT: dict[str, str] = {}
+"""Right answers to exercises of other lessons, by name: what a notebook goes on with never depends on a student's."""
+
+
 def yours_or_ours(name: str, written: dict[str, Any], *, called: str | None = None) -> Any:
-    """Return the student's own answer, whatever it is: the grader judges it itself."""
-    return written.get(called or name)
+    """Return the student's own answer, whatever it is, since the grader judges it itself; of another lesson, ours."""
+    if name not in LENT or (called or name) in written:
+        return written.get(called or name)
+    found: dict[str, Any] = {}
+    exec(LENT[name], found)
+    return found[called or name]
 
 
 def trained(name: str, model: Any, train: Any = None, folder: Any = None) -> Any:

@@ -7,25 +7,17 @@ from pathlib import Path
 import attnlib
 from attnlib.checks import course
 from attnlib.checks.exercise import Exercise
+from attnlib.checks.practising.programs import with_imports
 
 CHECKS = Path(__file__).with_name("silent_checks.py").read_text(encoding="utf-8")
+LENT = "\n\nLENT = {sources!r}\n"
 STAND_INS = """
-
 from inside.withheld import stand_in as _stand_in
 
 for _name in {names!r}:
     globals()[_name] = _stand_in(f"attnlib.{{_name}}")
+
 """
-
-
-def view(exercise: Exercise) -> dict[str, str]:
-    """Return the sources that a student's `import attnlib` finds, by module name; withheld names cannot be called."""
-    return dict(_without(frozenset(withheld(exercise))))
-
-
-def whole_view() -> dict[str, str]:
-    """Return the same with nothing withheld: for a lesson's demonstrations, in a process without any student's code."""
-    return dict(_without(frozenset()))
 
 
 @functools.cache
@@ -72,17 +64,26 @@ def _definitions() -> list[tuple[str, set[str]]]:
 
 
 @functools.cache
-def _without(names: frozenset[str]) -> tuple[tuple[str, str], ...]:
+def view(names: frozenset[str] = frozenset(), lent: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Return the sources that a student's `import attnlib` finds, by module name, in which `names` can't be called.
+
+    `lent` are the exercises of other lessons whose right answers the notebook goes on with.
+    """
     gone = set(names)
     while more := {name for name, used in _definitions() if name not in gone and gone & used}:
         gone |= more  # whatever uses a withheld name goes as well
-    found = {"attnlib.checks": CHECKS}
+    found = {"attnlib.checks": CHECKS + LENT.format(sources={name: _right_answer(name) for name in sorted(lent)})}
     for module, (source, tree, known) in _modules().items():
         if gone & known:
             kept = [node for statement in tree.body if (node := _kept(statement, gone)) is not None]
-            source = ast.unparse(ast.Module(kept, [])) + STAND_INS.format(names=sorted(gone & _names(tree)))
+            source = STAND_INS.format(names=sorted(gone & _names(tree))) + ast.unparse(ast.Module(kept, []))
         found[module] = source
-    return tuple(found.items())
+    return found
+
+
+def _right_answer(name: str) -> str:
+    right = str(getattr(course.find(name), "right", ""))
+    return with_imports(right, right)[0]
 
 
 def _names(tree: ast.Module) -> set[str]:
@@ -105,4 +106,4 @@ def _kept(node: ast.stmt, gone: set[str]) -> ast.stmt | None:
     if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__all__"]:
         names = [name for name in ast.literal_eval(node.value) if name not in gone]
         return ast.parse(f"__all__ = {names!r}").body[0]
-    return None if _used(node) & gone else node
+    return node

@@ -10,10 +10,10 @@ from attnlib.checks.asking.ready_made import ATTENTION, EINSUM
 from autograder.judging.cells_around import plain_text
 from autograder.judging.judge import Judge
 from autograder.judging.settle import settle
-from autograder.judging.together import Together, alike_together, is_refused
+from autograder.judging.together import Together, groups_of, is_refused
 from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
-from autograder.lesson_text.layout import ROOT
+from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import to_text
 from autograder.lesson_text.regions import solved_source
@@ -70,6 +70,12 @@ def answer(notebook, name):
     return next(c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == name)
 
 
+def groups(assignment):
+    """The terms of the processes that a lesson's answers need, if each of them passes with the others of its group."""
+    tried = [question for question in assignment.questions if question.exercise.kind != "choice"]
+    return {groups_of(assignment)[question.test][1] for question in tried}
+
+
 def by_name(verdicts):
     return {verdict.question.exercise.name: verdict for verdict in verdicts}
 
@@ -78,8 +84,7 @@ def test_right_answers_share_one_process_for_what_is_shown_and_one_for_what_is_h
     verdicts = Judge(sandbox).verdicts(solved, assignment)
     assert all(verdict.report.passed for verdict in verdicts)
     assert [verdict.question for verdict in verdicts] == assignment.questions
-    groups = {question.exercise.forbidden for question in assignment.questions if question.exercise.cases}
-    assert sandbox.forked == 2 * len(groups) < len(verdicts)
+    assert sandbox.forked == 2 * len(groups(assignment)) < len(verdicts)
     assert not sandbox.living
 
 
@@ -89,8 +94,7 @@ def test_what_an_answer_leaves_behind_costs_the_next_nothing(solved, assignment,
         "    torch.Tensor.__matmul__ = torch.Tensor.argsort = torch.topk = None\n    return found\n"
     )
     verdicts = by_name(Judge(sandbox).verdicts(solved, assignment))
-    groups = {question.exercise.forbidden for question in assignment.questions if question.exercise.cases}
-    assert sandbox.forked > 2 * len(groups)  # it did fail in the process that the first had left
+    assert sandbox.forked > 2 * len(groups(assignment))  # it did fail in the process that the first had left
     assert verdicts[SECOND].report.passed
 
 
@@ -137,10 +141,43 @@ def test_a_submission_that_is_given_up_leaves_no_process_behind(solved, assignme
     assert all(verdict.report.passed for verdict in judge.verdicts(solved, assignment))
 
 
-def test_only_answers_that_may_use_the_same_stand_side_by_side(assignment):
-    order = [assignment.questions[place].exercise.forbidden for place in alike_together(assignment.questions)]
-    changes = [forbidden for place, forbidden in enumerate(order) if place == 0 or order[place - 1] != forbidden]
-    assert len(changes) == len(set(order))
+def test_answers_that_share_a_process_stand_side_by_side_and_it_refuses_what_any_of_them_must_not_use():
+    assignment = handed_out(OTHER)
+    found = groups_of(assignment)
+    order = [group for _, group in found.values()]
+    changes = [group for place, group in enumerate(order) if place == 0 or order[place - 1] != group]
+    assert len(changes) == len(set(order)) < len(order)
+    assert all(own <= group for own, group in found.values())
+    assert any(own != group for own, group in found.values())
+
+
+def test_an_answer_that_uses_what_another_of_its_group_must_not_is_judged_alone(sandbox):
+    assignment = handed_out(OTHER)
+    solved = handed_in(assignment)
+    answer(solved, "scaled_dot_product_attention").source += """
+
+def scaled_dot_product_attention(q, k, v):
+    weights = torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, dim=-1)
+    return weights @ v, weights
+"""
+    verdicts = by_name(Judge(sandbox).verdicts(solved, assignment))
+    assert verdicts["scaled_dot_product_attention"].report.passed
+    assert sandbox.forked > 2 * len(groups(assignment))
+
+
+@pytest.mark.parametrize("name", ["softmax", "attention_scores"])
+def test_an_answer_that_uses_what_it_must_not_fails_in_a_group_too(sandbox, name):
+    assignment = handed_out(OTHER)
+    solved = handed_in(assignment)
+    whole = {
+        "softmax": "def softmax(scores):\n    return getattr(torch, 'soft' + 'max')(scores, -1)",
+        "attention_scores": "def attention_scores(q, k):\n"
+        "    torch.nn.functional.scaled_dot_product_attention(q, k, k)\n    return q @ k.mT",
+    }
+    answer(solved, name).source += f"\n\n{whole[name]}\n"
+    report = by_name(Judge(sandbox).verdicts(solved, assignment))[name].report
+    assert report.score == 0.0
+    assert report.failure.kind == "forbidden"
 
 
 @pytest.mark.parametrize(
@@ -239,3 +276,11 @@ def {FIRST}(x, y):
 )
 def test_answers_share_only_where_more_than_their_source_tells_what_is_forbidden(forbidden, shares):
     assert is_refused(forbidden) is shares
+
+
+@pytest.mark.parametrize("lesson", Layout().lessons())
+def test_a_lesson_s_own_answers_get_all_points(lesson, sandbox):
+    assignment = handed_out(lesson)
+    verdicts = Judge(sandbox).verdicts(handed_in(assignment), assignment)
+    lost = {v.question.test: v.report.headline for v in verdicts if v.points < v.question.points}
+    assert lost == {}

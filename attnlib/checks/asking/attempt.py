@@ -17,7 +17,7 @@ from . import given, limits  # relative, so that these files also work elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask
 from .contract import checked, compare_parameters, parameters_of, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
-from .inputs import are_alike, copied, form_of, tensors_in, values_in
+from .inputs import are_alike, copied, tensors_in, values_left
 from .other_device import OtherDevice
 from .time_limits import TimeLimits, here
 from .watch import Watch
@@ -75,6 +75,9 @@ class Session(Protocol):
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         """Gradients of Σ output · cotangent: of the last call's inputs, then of the weights in alphabetical order."""
+
+    def finish(self) -> None:
+        """Make sure that all that was asked has been done: a module may be built and never called."""
 
     def close(self) -> None:
         """End the session."""
@@ -239,7 +242,7 @@ class LocalSession:
 
     def inputs(self) -> list[Tensor]:
         with self._limited() as within:  # a number may be too large for a tensor
-            return within(_left, self.before, self.arguments)
+            return within(values_left, self.before, self.arguments)
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         pairs = [(out, c) for out, c in zip(self.outputs, cotangents, strict=True) if c is not None]
@@ -248,6 +251,9 @@ class LocalSession:
             loss = torch.stack([(out * c.to(out)).sum().double() for out, c in pairs]).sum()
             found = within(torch.autograd.grad, loss, targets, allow_unused=True)
         return [torch.zeros_like(t) if g is None else g.detach().clone() for t, g in zip(targets, found, strict=True)]
+
+    def finish(self) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -286,13 +292,3 @@ def _require_kept(module: nn.Module, numbers: Mapping[str, float]) -> None:
 
 def _copies(outputs: tuple[Tensor, ...], gradient: bool) -> tuple[Tensor, ...]:
     return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in outputs)
-
-
-def _left(given: Sequence[Any], now: Sequence[Any]) -> list[Tensor]:
-    """The inputs as they are now; empty tensors for one whose form has changed."""
-    found: list[Tensor] = []
-    for before, after in zip(given, now, strict=True):
-        left = values_in(after) if form_of(after) == form_of(before) else []
-        wanted = len(values_in(before))
-        found += [t.detach().clone() for t in left] if len(left) == wanted else [torch.empty(0)] * wanted
-    return found

@@ -87,6 +87,14 @@ class SmallHeads(nn.Module):
         return (weights @ v).transpose(1, 2).flatten(2) @ self.w_o + self.shift, weights
 
 
+class FourLayers(nn.Module):
+    """The linear layers of an attention layer, to be called one by one; it has no `forward` of its own."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+
 class SmallTranslator(nn.Module):
     """A memory (b, k, d), ids (b, n) -> logits (b, n, vocab): the ids up to each ask the memory."""
 
@@ -195,7 +203,7 @@ class Fleeting:
         return block
 
 
-MODELS = (SmallModel, SmallHeads, SmallTranslator, SmallReader, SmallWriter)
+MODELS = (SmallModel, SmallHeads, FourLayers, SmallTranslator, SmallReader, SmallWriter)
 OWN: dict[str, type[nn.Module]] = {model.__name__: model for model in MODELS}
 
 

@@ -82,3 +82,13 @@ def have_same_numbers(one: Tensor, other: Tensor) -> bool:
         return False
     other = other.detach().to(one.device)
     return torch.equal(one, other) or (one.is_floating_point() and bool(((one == other) | (one != one)).all()))
+
+
+def values_left(given: Sequence[Any], now: Sequence[Any]) -> list[Tensor]:
+    """The inputs as they are now; empty tensors for one whose form has changed."""
+    found: list[Tensor] = []
+    for before, after in zip(given, now, strict=True):
+        left = values_in(after) if form_of(after) == form_of(before) else []
+        wanted = len(values_in(before))
+        found += [t.detach().clone() for t in left] if len(left) == wanted else [torch.empty(0)] * wanted
+    return found

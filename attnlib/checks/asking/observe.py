@@ -110,6 +110,7 @@ def _observe(
         asked(*(earlier[1] if exercise.kind == "module" else earlier))
     seen.inputs = inputs
     outputs = ask(asked, inputs)
+    session.finish()
     seen.returned = tuple(tuple(t.shape) for t in asked.outputs)
     seen.outputs = tuple(t.detach() for t in outputs)
     if session.touched:

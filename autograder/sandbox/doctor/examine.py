@@ -12,7 +12,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from attnlib.checks import exercises
 from autograder.lesson_text.layout import Layout
 from autograder.sandbox.doctor.attacks import LIMITS, Attack, attacks
 from autograder.sandbox.layers import Layers
@@ -22,7 +21,6 @@ from autograder.sandbox.template import Died
 from autograder.sandbox.views import view
 from autograder.showing.errors import CourseError
 
-EXERCISE = "pairwise_dot"
 OPEN, BROKEN = "got out", "the attack is broken"
 
 
@@ -106,13 +104,12 @@ def said(sandbox: Sandbox, attack: Attack) -> Outcome:
 
 def run(sandbox: Sandbox, body: str) -> Outcome:
     """Run an attack's code as an answer, in a process of its own."""
-    exercise = exercises()[EXERCISE]
     cell = {"name": "attack", "source": TEMPLATE.format(code=body, backstops=BACKSTOPS), "role": "answer"}
     task = {"cells": [cell], "wanted": "attack", "run": "all", "stuck": {}}
     task |= {"expression": "answer", "kind": "function"}
     child = sandbox.fork()
     try:
-        child.ask({**task, "forbidden": [], "library": view(exercise)})
+        child.ask({**task, "forbidden": [], "refused": [], "library": view()})
         told = child.listen()
         if told["missing"]:
             return Outcome(f"{BROKEN}: {failure_from(told['missing']).error}", by=BROKEN)

@@ -41,7 +41,7 @@ def serve(connection: Any, limits: dict[str, float]) -> None:
             channel.send({"told": explain(prepare(channel, task, times), task, times)})
             return
         named = any("sklearn.datasets" in cell["source"] for cell in task["cells"])
-        refusal = Refusal(task["forbidden"], data=named)
+        refusal = Refusal(task["refused"], data=named)
         sys.meta_path.insert(0, View(task["library"]))
         attempt = prepare(channel, task, times)
         refusal.begin()

@@ -165,7 +165,7 @@ def _words(draw: Draw, *, b: int, n: int, d: int, h: int = 3, past: int = 4, roo
     d = draw.d_head(d)
     weights = {f"{name}.weight": draw.normal(h * d, h * d, scale=1.3 * (h * d) ** -0.5) for name in LAYERS}
     weights |= {f"{name}.bias": draw.normal(h * d, scale=0.5) for name in LAYERS}
-    attn = described("MultiHeadAttention", (h * d, h), weights)
+    attn = described("FourLayers", (h * d,), weights)
     return draw.normal(b, n, h * d), attn, new_cache(draw, b=b, h=h, room=room, d=d, past=past)
 
 
