@@ -13,19 +13,24 @@ from pathlib import Path
 import pytest
 
 from attnlib.checks import course
-from attnlib.checks.course import wronglines
+from attnlib.checks.course import right, wronglines
+from attnlib.checks.course.right import plain
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how_a_check_works.md"
 LESSON = "lesson_07"
+MODULES = tuple(f"{package.__name__}.{LESSON}" for package in (course, plain))
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
 def lessons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a copy of lesson 07, which takes the place of the course's own until the test ends."""
-    shutil.copytree(Path(course.__path__[0], LESSON), tmp_path / LESSON, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (LESSON, "right/plain"):
+        own = Path(course.__path__[0], folder)
+        shutil.copytree(own, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(course, "__path__", [str(tmp_path), *course.__path__])
-    before = {name: module for name, module in sys.modules.items() if name.startswith(f"{course.__name__}.{LESSON}")}
+    monkeypatch.setattr(plain, "__path__", [str(tmp_path / "right/plain")])
+    before = {name: module for name, module in sys.modules.items() if name.startswith(MODULES)}
     forget()
     yield tmp_path
     forget()
@@ -34,10 +39,10 @@ def lessons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget() -> None:
     """The lesson is read anew."""
-    for name in [name for name in sys.modules if name.startswith(f"{course.__name__}.{LESSON}")]:
+    for name in [name for name in sys.modules if name.startswith(MODULES)]:
         del sys.modules[name]
     importlib.invalidate_caches()
-    for cached in (course._exercises_of, course.called, wronglines.read):
+    for cached in (course._exercises_of, course.called, wronglines.read, right._plain, right.plain_source):
         cached.cache_clear()
     import_module("attnlib.checks.check")._MEMORIES.clear()
 

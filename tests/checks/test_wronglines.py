@@ -80,14 +80,12 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def declared(**options: object) -> WrittenExercise:
     return WrittenExercise(
-        name="double",
         lesson="99_none",
         contract="x -> 2x + 1",
         parts={"values": 1},
-        reference=reference,
         cases=(Case(name="numbers", inputs=lambda draw: (draw.normal(2, 3),)),),
         excused={"a second call": "The slip that keeps an answer is not what this test is about."},
-        **options,  # type: ignore[arg-type]
+        **{"name": "double", "reference": reference, **options},  # type: ignore[arg-type]
     )
 
 
@@ -191,7 +189,8 @@ def test_a_right_answer_reads_no_catalogue(course: Path) -> None:
         ("    doubled + 1 → doubled - 1\n", "", "slips.md:16: taken_away ends without a wrong line"),
         ("Add one to twice the number, and do not take it away.\n", "", "ends without its explanation"),
         ("def double(x):", "def double(x:", "slips.md:1: it is no Python"),
-        ("# right double", "# right other", "required is one `# right double`, found 0"),
+        ("# right double", "# right other", "in right/plain or below `# right double`, found 0"),
+        ("    def double(x):\n        doubled = 2 * x\n        return doubled + 1", "x", "md:1: there is no code"),
         ("# question which", "# right double\n\n    x = 1\n", "right double is there a second time"),
     ],
 )

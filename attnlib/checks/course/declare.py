@@ -9,6 +9,7 @@ from typing import Any
 
 from attnlib.checks import course
 from attnlib.checks.course.promises import promised
+from attnlib.checks.course.right import plain_answer, plain_source
 from attnlib.checks.course.tensors import Handle, handled, mishandled
 from attnlib.checks.course.usual import as_given
 from attnlib.checks.course.wronglines import BadCatalogue, NoPlace, WrongLine, applied, made, read
@@ -29,11 +30,13 @@ class Wrong:
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenExercise(Exercise):
-    """An exercise whose right answer and slips are in catalogues, together with the slips of any tensor code.
+    """An exercise whose slips are in catalogues, together with the slips of any tensor code.
 
     Nothing is read until somebody asks for its misconceptions, which a right answer never does.
     """
 
+    reference: Any = None
+    """By default the plain right answer of that name, in `right/plain`."""
     catalogues: tuple[str, ...] = ()
     """Files with lines of several lessons, without `.md`, besides the lesson's own `slips.md`."""
     few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -46,6 +49,8 @@ class WrittenExercise(Exercise):
     """Slips and pairs that no case of this exercise can tell from another one."""
 
     def __post_init__(self) -> None:
+        if self.reference is None:
+            object.__setattr__(self, "reference", plain_answer(self.lesson, self.name))
         object.__setattr__(self, "cases", (*self.cases, *promised(self)))
 
     @property
@@ -59,9 +64,11 @@ class WrittenExercise(Exercise):
     @cached_property
     def right(self) -> str:
         """The right answer whose lines are changed."""
-        found = [read(file).right[self.name] for file in self.files if self.name in read(file).right]
+        written = (plain_source(self.lesson, self.name), *(read(file).right.get(self.name) for file in self.files))
+        found = [source for source in written if source]
         if len(found) != 1:
-            raise BadCatalogue(f"{self.files[0]}: required is one `# right {self.name}`, found {len(found)}")
+            required = f"required is one right answer, in right/plain or below `# right {self.name}`"
+            raise BadCatalogue(f"{self.files[0]}: {required}, found {len(found)}")
         return found[0]
 
     @cached_property

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from attnlib import generate
-from attnlib.checks.course.lesson_08.exercises import LanguageModel, train_language_model
-from attnlib.checks.course.lesson_09.exercises import write_with_cache
+from attnlib.checks.course.lesson_08.exercises import LanguageModel
+from attnlib.checks.course.right.plain.lesson_08 import train_language_model
+from attnlib.checks.course.right.plain.lesson_09 import write_with_cache
 from attnlib.colours import colour_lines
 
 PARTS = ("LanguageModel", "train_language_model", "generate", "write_with_cache")
@@ -76,7 +77,8 @@ def train(model: nn.Module, lines: Sequence[str], letters: Letters, steps: int, 
     known = len(lines) * 9 // 10
     torch.manual_seed(0)
     batches = table[:, torch.randint(0, known, (steps, 32))].transpose(0, 1)
-    return train_language_model(model, batches, table[:, known:], 6e-3, min(20, steps), every)
+    losses: Tensor = train_language_model(model, batches, table[:, known:], 6e-3, min(20, steps), every)
+    return losses
 
 
 def write(model: nn.Module, letters: Letters, count: int) -> list[str]:

@@ -1,8 +1,9 @@
 """Slips as wrong lines: the right answer is plain source, and a slip replaces one of its lines.
 
-A catalogue is a Markdown file. Under `# right NAME` stands a right answer to the exercise of that name, indented; under
-`# given NAME` the code of a "find the bug" exercise; under `# question NAME`, up to the next heading of this size, the
-wrong letters of a question. Under `### id: title` stand an explanation and, indented, the letter, or the change:
+A catalogue is a Markdown file. `# right NAME` begins the slips of that exercise's right answer, which is in
+`right/plain`, or stands below the heading, indented. Under `# given NAME` stands the code of a "find the bug" exercise;
+under `# question NAME`, up to the next heading of this size, the wrong letters of a question. Under `### id: title`
+stand an explanation and, indented, the letter, or the change:
 
 - a line that assigns what a line of the right answer assigns, or a `return`, takes that line's place; lines before it
   come before it, and `...` among them, or `name = ...`, is the right line itself;
@@ -70,6 +71,7 @@ class Catalogue:
     """The contents of one file: code by its exercise, slips by their id, and wrong letters by their question."""
 
     right: Mapping[str, str] = field(default_factory=dict)
+    """The right answers; "" where one is in `right/plain`."""
     given: Mapping[str, str] = field(default_factory=dict)
     slips: Mapping[str, WrongLine] = field(default_factory=dict)
     letters: Mapping[str, Mapping[str, WrongLine]] = field(default_factory=dict)
@@ -103,7 +105,7 @@ def read(path: Path) -> Catalogue:
                 raise BadCatalogue(f"{where}: {kind} {name} is there a second time")
             known = letters.setdefault(name, {}) if kind == "question" else slips
             if kind in code:
-                code[kind][name] = _parsed(_indented(body), where)
+                code[kind][name] = _parsed(_indented(body), where) if body.strip() or kind == "given" else ""
         elif found := SLIP.fullmatch(head.strip()):
             slip = _slip(found[1], found[2] or "", body, where, has_line=known is not texts)
             if slip.id in {**known, **texts}:

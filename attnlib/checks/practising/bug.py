@@ -31,7 +31,7 @@ class Bug:
     slip: str
     """The id of the misconception that its check names."""
     dialect: int = 0
-    """The right answer in which the line is wrong: 0 for the catalogue's own, n for the bank's nth."""
+    """The right answer in which the line is wrong: 0 for the plain one, n for the bank's nth."""
     right: str
     code: str
     title: str

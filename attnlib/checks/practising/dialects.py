@@ -1,4 +1,4 @@
-"""The right answers in which a line is made wrong: the catalogue's own, and those of the bank that run alone."""
+"""The right answers in which a line is made wrong: the plain one, and those of the bank that run alone."""
 
 import ast
 import functools
@@ -15,7 +15,7 @@ from attnlib.checks.naming.one_change.written import source_of
 def dialects(exercise: WrittenExercise) -> tuple[str, ...]:
     """Return right answers as text, each under the exercise's own name; "" for one of the bank that can't run alone.
 
-    The first is the catalogue's, the others are the bank's in its order, so that a number is an address.
+    The first is the plain one, the others are the bank's in its order, so that a number is an address.
     """
     return exercise.right, *of_the_bank(exercise.name)
 

@@ -70,7 +70,7 @@ def _of_its_level(bug: Bug) -> list[str]:
 
 
 def _served(bug: Bug) -> list[str]:
-    """Return the exercise's other slips in the table, for the catalogue's answer; double ones for a double bug."""
+    """Return the exercise's other slips in the table, for the plain answer; double ones for a double bug."""
     two = len(bug.changes) == 2
     mine = (row for row in rows() if row.exercise == bug.exercise and not row.dialect)
     return [row.slip for row in mine if slip_of(row.slip) != slip_of(bug.slip) and (row.level == max(LEVELS)) is two]

@@ -42,7 +42,6 @@ PAIRWISE_DOT = WrittenExercise(
     lesson=LESSON,
     contract="(b, q, d), (b, k, d) -> (b, q, k)",
     parts={"values": 2, "gradient": 1, "robustness": 1},
-    reference=lambda x, y: torch.einsum("b q d, b k d -> b q k", x, y),
     cases=(
         *usual_cases(_two_sets, SIZES, one={"b": 1, "q": 3, "k": 2, "d": 5}, more=LARGER),
         # where nothing raises an error, the numbers tell which axis was taken for which
@@ -82,15 +81,6 @@ MEND_SQUARED_DISTANCES = WrittenExercise(
 )
 
 
-def _little_einsum(x: Tensor, y: Tensor, pattern: str) -> Tensor:
-    """Compute it with torch's own einsum, with a letter for each name."""
-    names = dict.fromkeys(pattern.replace(",", " ").replace("->", " ").split())
-    letters = dict(zip(names, "abcdefghijkl", strict=False))
-    inputs, _, output = pattern.partition("->")
-    written = [" ".join(letters[name] for name in side.split()) for side in (*inputs.split(","), output)]
-    return torch.einsum(f"{written[0]}, {written[1]} -> {written[2]}", x, y)
-
-
 def _named(draw: Draw, *, pattern: str, **sizes: int) -> tuple[Tensor, Tensor, str]:
     inputs = pattern.partition("->")[0].split(",")
     x, y = (draw.normal(*(sizes[name] for name in names.split())) for names in inputs)
@@ -104,7 +94,6 @@ LITTLE_EINSUM = WrittenExercise(
     lesson=LESSON,
     contract="two tensors and a pattern such as 'b q d, b k d -> b q k' -> what einops.einsum returns",
     parts={"values": 5, "gradient": 1, "robustness": 1},
-    reference=_little_einsum,
     forbidden=(EINSUM,),
     cases=(  # where several axes are summed, the numbers on the way are larger than the result
         *usual_cases(
@@ -144,17 +133,6 @@ LITTLE_EINSUM = WrittenExercise(
     ),
     pairs=("permuted_backwards", "product_returned", "product_averaged", "inputs_added"),
 )
-
-
-def _search(questions: list[str], texts: list[str]) -> Tensor:
-    asked, offered = ([line.lower().split() for line in lines] for lines in (questions, texts))
-    vocabulary = sorted({word for words in offered for word in words})
-    counts = torch.tensor([[float(words.count(word)) for word in vocabulary] for words in (*asked, *offered)])
-    texts_with_word = (counts[len(asked) :] > 0).sum(dim=0)
-    x, y = (counts * torch.log(len(texts) / texts_with_word)).tensor_split([len(asked)])
-    lengths = x.norm(dim=-1)[:, None] * y.norm(dim=-1)
-    cosines: Tensor = x @ y.T / lengths.clamp(min=1e-9)
-    return cosines
 
 
 WORDS = ["the", "The", "it", "with", "street", "animal", "tired", "crossed", "wide", "was", "cross", "street", "animal"]
@@ -219,7 +197,6 @@ SEARCH = WrittenExercise(
     lesson=LESSON,
     contract="lists of q questions and k texts, all strings -> cosines (q, k) of word counts, weighted by rarity",
     parts={"values": 4, "robustness": 2},
-    reference=_search,
     cases=(
         Case(name="three questions, five texts", inputs=partial(_to_be_searched, q=3, k=5, n=7)),
         Case(name="one question", inputs=partial(_to_be_searched, q=1, k=7, n=5)),

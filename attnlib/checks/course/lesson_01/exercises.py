@@ -113,10 +113,6 @@ QKV_PROJECTION = WrittenExercise(
 )
 
 
-def _fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[Tensor, Tensor]:
-    return w_q @ w_k.mT, w_k @ b_q
-
-
 def _query_key(draw: Draw, *, d_model: int, d_k: int) -> tuple[Tensor, ...]:
     return draw.normal(d_model, d_k), draw.normal(d_k), draw.normal(d_model, d_k), draw.normal(d_k)
 
@@ -126,7 +122,6 @@ FOLD_QUERY_KEY = WrittenExercise(
     lesson=LESSON,
     contract="w_q (d_model, d_k), b_q (d_k), w_k (d_model, d_k), b_k (d_k) -> m (d_model, d_model), u (d_model)",
     parts={"values": 3, "gradient": 1, "robustness": 1},
-    reference=_fold_query_key,
     outputs=("m", "u"),
     cases=(
         *usual_cases(
@@ -144,13 +139,6 @@ FOLD_QUERY_KEY = WrittenExercise(
 )
 
 
-def _recurrent_states(x: Tensor, w: Tensor) -> Tensor:
-    states = [x.new_zeros(x.shape[0], x.shape[-1])]
-    for word in x.unbind(dim=1):
-        states.append(torch.tanh(states[-1] @ w + word))
-    return torch.stack(states[1:], dim=1)
-
-
 def _words_to_read(draw: Draw, *, b: int, n: int, d: int) -> tuple[Tensor, Tensor]:
     return draw.normal(b, n, d, scale=0.7), draw.normal(d, d, scale=d**-0.5)
 
@@ -160,7 +148,6 @@ RECURRENT_STATES = WrittenExercise(
     lesson=LESSON,
     contract="words (b, n, d), one matrix (d, d) -> the state after each word (b, n, d)",
     parts={"values": 2, "gradient": 1, "robustness": 1},
-    reference=_recurrent_states,
     cases=(
         *usual_cases(
             _words_to_read,
@@ -175,17 +162,6 @@ RECURRENT_STATES = WrittenExercise(
 )
 
 
-def _company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
-    counts = torch.zeros(vocabulary, vocabulary, device=texts.device)
-    for distance in range(1, min(window, texts.shape[1] - 1) + 1):
-        places = (texts[:, :-distance] * vocabulary + texts[:, distance:]).flatten()
-        found = torch.bincount(places, minlength=vocabulary**2).reshape(vocabulary, vocabulary)
-        counts = counts + found + found.T
-    often = counts.sum(dim=1)
-    by_chance = often[:, None] * often / counts.sum()
-    return torch.where(counts > 0, (counts / by_chance).log(), 0).clamp(min=0)
-
-
 def _texts(draw: Draw, *, b: int, n: int, vocabulary: int, window: int, absent: int = 0) -> tuple[Any, ...]:
     """Draw texts in which the last `absent` words of the vocabulary don't occur."""
     return draw.integers(0, vocabulary - absent, (b, n)), vocabulary, window
@@ -197,7 +173,6 @@ COMPANY = WrittenExercise(
     contract="texts (b, n) of ids, vocabulary, window -> (vocabulary, vocabulary): ln(count / count by chance), or 0 "
     "where that's negative",
     parts={"values": 5, "robustness": 1},
-    reference=_company,
     excused={
         "the device that was given": "The pairs may be counted in Python.",
     },

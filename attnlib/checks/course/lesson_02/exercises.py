@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 import attnlib
 from attnlib.checks.asking.ready_made import ATTENTION, SOFTMAX
@@ -55,14 +54,6 @@ STEPS = (0.0, 0.25, 0.45, 0.6, 0.9)
 """A weight counts as the highest of these that it reaches: how strongly a head looks is left open."""
 
 
-def write_matrices(features: list[str]) -> Tensor:
-    looks_for = {"pronoun": "alive", "state": "alive", "action": "place", "article": "thing"}
-    w_q = torch.zeros(len(features), len(features))
-    for asks, wanted in looks_for.items():
-        w_q[features.index(asks), features.index(wanted)] = 16.0
-    return torch.stack([w_q, torch.eye(len(features))])
-
-
 def _reached(asked: Asked, inputs: Inputs, *, sentence: str, who: tuple[str, ...]) -> tuple[Tensor, ...]:
     """Return for each pair in `who`, such as "it animal", the step that one word's weight on the other reaches.
 
@@ -108,7 +99,6 @@ WRITE_MATRICES = WrittenExercise(
     contract="the names of the features -> (2, features, d_k), W_Q and W_K: who attends to whom in “the animal did not "
     "cross the street …”, as the highest of 0, 0.25, 0.45, 0.6 and 0.9 that a weight reaches",
     parts={"pronouns": 2, "other words": 2, "features in any order": 1},
-    reference=write_matrices,
     cases=(
         _looking("the weight of “it” on “animal”", "pronouns", IT),
         _looking("the same in a sentence of twenty words", "pronouns", IT, LONG),
@@ -414,20 +404,6 @@ SELF_ATTENTION = WrittenExercise(
 )
 
 
-def train_head(
-    words: Tensor, wanted: Tensor, position: int, w_q: Tensor, w_k: Tensor, w_v: Tensor, lr: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    weights, losses = [w.detach().requires_grad_() for w in (w_q, w_k, w_v)], []
-    for x, target in zip(words, wanted, strict=True):
-        q, k, v = (x @ w for w in weights)
-        loss = F.mse_loss(attention(q, k, v)[0][:, position], target)
-        gradients = torch.autograd.grad(loss, weights)
-        weights = [(w - lr * g).detach().requires_grad_() for w, g in zip(weights, gradients, strict=True)]
-        losses.append(loss.detach())
-    trained_q, trained_k, trained_v = (w.detach() for w in weights)
-    return torch.stack(losses), trained_q, trained_k, trained_v
-
-
 def _examples(
     draw: Draw, *, steps: int, b: int, n: int, widths: tuple[int, int, int], position: int, lr: float = 0.1
 ) -> tuple[Tensor | int | float, ...]:
@@ -448,7 +424,6 @@ TRAIN_HEAD = WrittenExercise(
     contract="words (steps, b, n, d_model), wanted (steps, b, d_v), position, w_q, w_k, w_v, lr -> "
     "losses (steps,) and the three matrices after the last step",
     parts={"values": 5, "robustness": 1},
-    reference=train_head,
     excused={"large scores": "With such scores every softmax is saturated, and nothing is trained."},
     outputs=OUTPUTS,
     detachable=OUTPUTS,
@@ -500,12 +475,6 @@ PREDICT_SWAPPED_WORDS = WrittenExercise(
 )
 
 
-def _attend(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
-    q, k, v = x @ w_q, x @ w_k, x @ w_v
-    weights = torch.softmax(q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5, dim=-1)
-    return weights @ v, weights
-
-
 def _sentences(b: int, n: int, d_model: int, d_k: int, d_v: int) -> Callable[[Draw], tuple[Tensor, ...]]:
     """Words and matrices for `mend_self_attention`, with scores of a standard deviation of about 1.5."""
 
@@ -522,7 +491,6 @@ MEND_SELF_ATTENTION = WrittenExercise(
     lesson=LESSON,
     contract="(b, n, d_model), (d_model, d_k), (d_model, d_k), (d_model, d_v) -> output (b, n, d_v), weights (b, n, n)",
     parts={"values": 2},
-    reference=_attend,
     attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
@@ -557,21 +525,6 @@ MEND_SELF_ATTENTION = WrittenExercise(
 )
 
 
-class AdditiveAttention(nn.Module):
-    """Additive attention, in which a small network judges each pair: tanh(W_1 q + W_2 k) · u."""
-
-    def __init__(self, d_q: int, d_k: int, d_hidden: int) -> None:
-        super().__init__()
-        self.w_1 = nn.Linear(d_q, d_hidden, bias=False)
-        self.w_2 = nn.Linear(d_k, d_hidden, bias=False)
-        self.u = nn.Linear(d_hidden, 1, bias=False)
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        pairs = torch.tanh(self.w_1(q).unsqueeze(-2) + self.w_2(k).unsqueeze(-3))
-        weights = self.u(pairs).squeeze(-1).softmax(dim=-1)
-        return weights @ v, weights
-
-
 def _inputs(
     draw: Draw, *, b: int, q: int, k: int, sizes: tuple[int, int, int], d_v: int
 ) -> tuple[tuple[int, int, int], tuple[Tensor, Tensor, Tensor]]:
@@ -586,7 +539,6 @@ ADDITIVE_ATTENTION = WrittenExercise(
     parts={"values": 3, "gradient": 1, "robustness": 1},
     kind="module",
     stretch=True,
-    reference=AdditiveAttention,
     attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from einops import rearrange
-from torch import Tensor, nn
+from torch import Tensor
 
 import attnlib
 from attnlib.checks.asking.failure import Failed
@@ -32,16 +31,6 @@ def _saying(names: Tensor) -> Tensor:
     """Sentences (b, n, 2n): a word is its position, n numbers with a single 1, and its name, n numbers of 1 and -1."""
     b, n, _ = names.shape
     return torch.cat([torch.eye(n).expand(b, n, n), names], dim=-1)
-
-
-def two_heads_by_hand(n: int, who: int, whom: int) -> Tensor:
-    """Two heads that fetch names: the last word asks head 0 for position `who`, and head 1 for position `whom`."""
-    w_q, w_k, w_v, w_o = torch.zeros(4, 2 * n, 2 * n)
-    w_q[n - 1, [0, n]] = 20 * n**0.5
-    w_k[who, 0] = w_k[whom, n] = 1
-    w_v[n:, :n] = w_v[n:, n:] = torch.eye(n)
-    w_o.fill_diagonal_(1)
-    return torch.stack([w_q, w_k, w_v, w_o])
 
 
 def _what_the_last_word_gets(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
@@ -70,7 +59,6 @@ TWO_HEADS_BY_HAND = WrittenExercise(
     contract="n words, the positions of two of them -> w_q, w_k, w_v, w_o (4, 2n, 2n) of two heads that bring their "
     "names to the last word",
     parts={"values": 6},
-    reference=two_heads_by_hand,
     cases=(
         Case(name="the shape of the four matrices", inputs=lambda _draw: (6, 1, 4), probe=_only_shapes),
         _asked_for(6, 1, 4, "the X saw the Y ?"),
@@ -282,14 +270,6 @@ MULTI_HEAD_SELF_ATTENTION = WrittenExercise(
 )
 
 
-def _mended(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
-    """Multi-head attention with the heads folded into the batch."""
-    q, k, v = (rearrange(x @ w, "b n (h d) -> (h b) n d", h=num_heads) for w in (w_q, w_k, w_v))
-    weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
-    outputs = rearrange(weights @ v, "(h b) n d -> b n (h d)", h=num_heads)
-    return outputs @ w_o, rearrange(weights, "(h b) q k -> b h q k", h=num_heads)
-
-
 def _sentences(b: int, n: int, h: int, d: int, d_model: int) -> Callable[[Draw], tuple[Tensor | int, ...]]:
     """Words and matrices, with scores of a standard deviation of about 1.5."""
 
@@ -307,7 +287,6 @@ MEND_MULTI_HEAD = WrittenExercise(
     contract="(b, n, d_model), three matrices (d_model, h·d), one (h·d, d_model), num_heads -> "
     "output (b, n, d_model), weights (b, h, n, n)",
     parts={"values": 3},
-    reference=_mended,
     attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
@@ -339,13 +318,6 @@ MEND_MULTI_HEAD = WrittenExercise(
 )
 
 
-def _head_contributions(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
-    """Return what each head adds to the output, (b, h, n, d_model)."""
-    q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=num_heads) for w in (w_q, w_k, w_v))
-    weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
-    return weights @ v @ rearrange(w_o, "(h d) m -> h d m", h=num_heads)
-
-
 def _some_sentences(draw: Draw, *, b: int, n: int, h: int, d: int, d_model: int) -> tuple[Tensor | int, ...]:
     return _sentences(b, n, h, d, d_model)(draw)
 
@@ -357,7 +329,6 @@ HEAD_CONTRIBUTIONS = WrittenExercise(
     "what each head adds to the output, (b, h, n, d_model)",
     parts={"values": 3, "gradient": 1, "robustness": 1},
     stretch=True,
-    reference=_head_contributions,
     attends=True,
     forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
@@ -405,12 +376,6 @@ PREDICT_RESHAPED_HEADS = WrittenExercise(
 )
 
 
-def _from_packed(weight: Tensor, packing: str, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    names = packing.replace("3", "three")
-    w_q, w_k, w_v = rearrange(weight, f"{names} m -> three (h d) m", three=3, h=num_heads)
-    return w_q, w_k, w_v
-
-
 def _packed(draw: Draw, *, packing: str, h: int, d: int, d_model: int) -> tuple[Tensor, str, int]:
     return draw.normal(3 * h * d, d_model), packing, h
 
@@ -421,7 +386,6 @@ FROM_PACKED = WrittenExercise(
     contract="one packed matrix (3·h·d, d_model), its packing such as '(h 3 d)' -> w_q, w_k, w_v, each (h·d, d_model)",
     parts={"values": 3, "gradient": 1, "robustness": 1},
     stretch=True,
-    reference=_from_packed,
     outputs=("w_q", "w_k", "w_v"),
     cases=(
         *usual_cases(
@@ -440,17 +404,6 @@ FROM_PACKED = WrittenExercise(
         Case(name="one head of one number", inputs=partial(_packed, packing="(h 3 d)", h=1, d=1, d_model=1)),
     ),
 )
-
-
-def _train_with_adam(model: nn.Module, words: Tensor, wanted: Tensor, position: int, lr: float) -> Tensor:
-    optimiser, losses = torch.optim.Adam(model.parameters(), lr=lr), []
-    for x, target in zip(words, wanted, strict=True):
-        loss = nn.functional.mse_loss(model(x)[0][:, position], target)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.detach())
-    return torch.stack(losses)
 
 
 def _batches(
@@ -472,7 +425,6 @@ TRAIN_WITH_ADAM = WrittenExercise(
     contract="model, words (steps, b, n, d_model), wanted (steps, b, d_model), position, lr -> losses (steps,); the "
     "model is trained by Adam",
     parts={"values": 7, "robustness": 1},
-    reference=_train_with_adam,
     excused={
         "the device that was given": "The losses may be collected as Python's numbers.",
         "large scores": "With such scores every softmax is saturated, and nothing is trained.",

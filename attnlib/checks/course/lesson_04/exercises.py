@@ -5,14 +5,14 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 import attnlib
 from attnlib.checks.asking.given import described, made
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.right import plain_answer
 from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import FEW_LEFT, only_built, usual_cases
 from attnlib.checks.draw import Draw
@@ -353,16 +353,6 @@ MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
 )
 
 
-def _decode(
-    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Attention with padding, the decoder's x to the encoder's memory."""
-    k = memory @ w_k
-    scores = x @ w_q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
-    weights = torch.softmax(scores.masked_fill(~memory_is_real[:, None, :], float("-inf")), dim=-1)
-    return weights @ (memory @ w_v), weights
-
-
 def _real(draw: Draw, b: int, n: int) -> Tensor:
     """Return a mask (b, n): the first positions are real, at least two; all texts but the first are padded."""
     lengths = draw.integers(2, n, (b, 1))
@@ -409,7 +399,6 @@ MEND_DECODER_ATTENTION = WrittenExercise(
     contract="(b, q, d_model), (b, k, d_model), bool (b, q), bool (b, k), three matrices -> "
     "output (b, q, d_v), weights (b, q, k)",
     parts={"values": 2},
-    reference=_decode,
     excused={"large scores": "An answer may renormalise, which is 0 / 0 where padding has all of the weight."},
     outputs=("output", "weights"),
     detachable=("weights",),
@@ -490,21 +479,6 @@ PREDICT_LONGER_SOURCE = WrittenExercise(
 )
 
 
-def _train_reader(reader: nn.Module, ids: list[Tensor], wanted: list[Tensor], rate: float) -> Tensor:
-    optimiser = torch.optim.AdamW(reader.parameters(), lr=rate)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=len(ids))
-    losses = []
-    for texts, characters in zip(ids, wanted, strict=True):
-        logits, _ = reader(texts)
-        loss = F.cross_entropy(logits.flatten(0, 1), characters.flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        losses.append(loss.detach())
-    return torch.stack(losses)
-
-
 def _batches(
     draw: Draw, *, steps: int, b: int, places: int, vocab: int, signs: int = 11, rate: float = 0.03
 ) -> tuple[Any, ...]:
@@ -525,7 +499,6 @@ TRAIN_READER = WrittenExercise(
     lesson=LESSON,
     contract="reader, ids: one (b, k) a step, wanted: one (b, places) a step, rate -> losses (steps,); a step on each",
     parts={"values": 4, "robustness": 1},
-    reference=_train_reader,
     excused={
         "the device that was given": "The losses may be collected as Python's numbers.",
         "large scores": "The model is given, and its logits are not large.",
@@ -576,23 +549,6 @@ TRAIN_READER = WrittenExercise(
 )
 
 
-def _write_greedily(
-    model: nn.Module, memory: Tensor, start_id: int, stop_id: int, longest: int
-) -> tuple[Tensor, Tensor]:
-    ids = torch.full((len(memory), 1), start_id, device=memory.device)
-    ended = torch.zeros(len(memory), dtype=torch.bool, device=memory.device)
-    total = torch.zeros(len(memory), dtype=memory.dtype, device=memory.device)
-    with torch.no_grad():
-        for _ in range(longest):
-            best = model(memory, ids)[:, -1].log_softmax(dim=-1).max(dim=-1)
-            new = best.indices.masked_fill(ended, stop_id)
-            total = total + best.values.masked_fill(ended, 0.0)
-            ids, ended = torch.cat([ids, new[:, None]], dim=1), ended | (new == stop_id)
-            if bool(ended.all()):
-                break
-    return ids[:, 1:], total
-
-
 def _translated(
     draw: Draw, *, b: int, k: int, d: int, vocab: int, longest: int, start: int = 1, cut_short: bool = False
 ) -> tuple[Any, ...]:
@@ -606,7 +562,9 @@ def _translated(
         model = described("SmallTranslator", (vocab, longest + 3, d), weights)
         memory = draw.normal(b, k, d)
         (translator,) = made((model,))
-        ids, _ = _write_greedily(translator, memory, start, vocab, longest)  # a stop_id that is never written
+        ids, _ = plain_answer(LESSON, "write_greedily")(
+            translator, memory, start, vocab, longest
+        )  # a stop_id that is never written
         first = {
             token: [row.index(token) if token in row else longest for row in ids.tolist()]
             for token in ids[:, 1:].unique().tolist()
@@ -638,7 +596,6 @@ WRITE_GREEDILY = WrittenExercise(
     lesson=LESSON,
     contract="model, memory (b, k, d), start_id, stop_id, longest -> ids (b, up to longest), the ln p of each text (b)",
     parts={"values": 4, "stop": 2, "robustness": 1},
-    reference=_write_greedily,
     excused={
         "the device that was given": "The tokens may be collected as Python's numbers.",
         "large scores": "The model is given, and its logits are not large.",

@@ -481,18 +481,12 @@ def _padded(draw: Draw, *, b: int, h: int, n: int, side: str) -> tuple[Tensor, T
     return draw.normal(b, h, n, n, scale=1.3, shift=0.4), real
 
 
-def _causal_weights(scores: Tensor, real: Tensor) -> Tensor:
-    n = scores.shape[-1]
-    return attnlib.masked_softmax(scores, attnlib.causal_mask(n, n, device=scores.device) & real[:, None, None, :])
-
-
 MEND_PADDED_CAUSAL_WEIGHTS = WrittenExercise(
     name="mend_padded_causal_weights",
     lesson=LESSON,
     contract="scores (b, h, n, n), real (b, n), True = a real key -> weights (b, h, n, n); a row without open keys is "
     "zero",
     parts={"values": 2},
-    reference=_causal_weights,
     excused={"large scores": "The scores are inputs, and not large."},
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
@@ -541,17 +535,6 @@ MEND_PADDED_CAUSAL_WEIGHTS = WrittenExercise(
 )
 
 
-def _packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the causal mask of packed texts: neighbours with the same number are one text; -1 is padding."""
-    n = ids.shape[1]
-    begins = torch.ones_like(ids, dtype=torch.bool)
-    begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
-    text, real = begins.cumsum(dim=1), ids != -1
-    place = torch.arange(n, device=ids.device).expand_as(ids)
-    mask = (text[:, :, None] == text[:, None, :]) & attnlib.causal_mask(n, n, device=ids.device) & real[:, :, None]
-    return mask, (place - (place * begins).cummax(dim=1).values) * real
-
-
 def _packed(draw: Draw, *, b: int, n: int, lowest: int = 0, longest: int = 3) -> tuple[Tensor]:
     """Draw packed texts of one or more tokens with repeated numbers; a `lowest` of -1 adds padding anywhere."""
     ids = draw.integers(lowest, 4, (b, n)).repeat_interleave(longest, dim=1)
@@ -570,7 +553,6 @@ PACKED_CAUSAL = WrittenExercise(
     lesson=LESSON,
     contract="numbers of texts (b, n), -1 = padding -> mask bool (b, n, n), positions int64 (b, n)",
     parts={"values": 3, "padding": 2, "robustness": 1},
-    reference=_packed_causal,
     outputs=("mask", "positions"),
     forbidden=("attnlib.causal_mask", "attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
     cases=(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlib.checks.asking.given import GENERATOR, MODEL, OPTIMISER, described
 from attnlib.checks.course.declare import WrittenExercise
@@ -34,16 +34,6 @@ def _model(
     return described("SmallModel", sizes, weights, training=training, learns=learns)
 
 
-@torch.no_grad()
-def reach(model: nn.Module, ids: Tensor, vocab: int) -> Tensor:
-    before, columns = model(ids[None])[0], []
-    for j in range(len(ids)):
-        changed = ids.clone()
-        changed[j] = (ids[j] + 1) % vocab
-        columns.append((model(changed[None])[0] - before).abs().amax(dim=-1) > 1e-5)
-    return torch.stack(columns, dim=1)
-
-
 def _text(
     draw: Draw, *, n: int, vocab: int, ahead: int, fixed: int = 0, window: int | None = None, size: float = 1.0
 ) -> tuple[Any, ...]:
@@ -67,7 +57,6 @@ REACH = WrittenExercise(
     lesson=LESSON,
     contract="model, ids (n,), vocab -> bool (n, n): whether the guess at position i changes if character j does",
     parts={"values": 3, "robustness": 1},
-    reference=reach,
     excused={
         "the device that was given": "The answers may be collected as Python's numbers.",
         "a second call with the same objects": "How far a model reaches does not depend on the numbers in it.",
@@ -94,10 +83,6 @@ REACH = WrittenExercise(
     pairs=("always_by_zero", "rows_and_columns_exchanged", "past_alone"),
     without=("history_kept",),
 )
-
-
-def invent_control(vocab: int, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    return torch.randint(vocab, shape, generator=generator), torch.tensor(math.log(vocab))
 
 
 Guess = Callable[[Tensor], Tensor]
@@ -247,7 +232,6 @@ INVENT_CONTROL = WrittenExercise(
     contract="vocab, shape (steps, b, n + 1), generator -> int64 texts of this shape, and the floor: the lowest loss "
     "possible without looking ahead",
     parts={"values": 4, "seeds": 1},
-    reference=invent_control,
     excused={
         "the device that was given": "A text is made on the CPU, where the generator is.",
         "a second call with the same objects": "The generator has moved on.",
@@ -262,20 +246,6 @@ INVENT_CONTROL = WrittenExercise(
         *_control_cases("the generator decides which text it is", _other_texts, "seeds"),
     ),
 )
-
-
-def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
-    optimiser, losses = make(model.parameters(), lr=1.0), []
-    model.train()
-    for excerpt, rate in zip(excerpts, rates.tolist(), strict=True):
-        loss = F.cross_entropy(model(excerpt[:, :-1]).flatten(0, 1), excerpt[:, 1:].flatten())
-        for group in optimiser.param_groups:
-            group["lr"] = rate
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.detach())
-    return torch.stack(losses)
 
 
 def _lessons(
@@ -293,7 +263,6 @@ TRAIN_WRITER = WrittenExercise(
     lesson=LESSON,
     contract="model, excerpts (steps, b, n + 1), rates (steps,) -> losses (steps,); a step on each excerpt",
     parts={"values": 4, "robustness": 1},
-    reference=train_writer,
     excused={
         "the device that was given": "The losses may be collected as Python's numbers.",
         "large scores": "The model is given, and its logits are not large.",
@@ -346,13 +315,6 @@ TRAIN_WRITER = WrittenExercise(
 )
 
 
-@torch.no_grad()
-def losses_by_place(model: nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]:
-    training = F.cross_entropy(model(excerpts[:, :-1]).mT, excerpts[:, 1:], reduction="none").mean(dim=0)
-    guesses = [model(excerpts[:, : t + 1])[:, -1] for t in range(len(training))]
-    return training, torch.stack([F.cross_entropy(guess, excerpts[:, t + 1]) for t, guess in enumerate(guesses)])
-
-
 def _measured(draw: Draw, *, b: int, n: int, vocab: int, ahead: int = 1, training: bool = False) -> tuple[Any, ...]:
     model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead, training=training)
     return model, draw.integers(0, vocab, (b, n + 1))
@@ -368,7 +330,6 @@ LOSSES_BY_PLACE = WrittenExercise(
     lesson=LESSON,
     contract="model, excerpts (b, n + 1) -> two (n,): the mean loss at each position, in one pass and step by step",
     parts={"values": 4, "robustness": 1},
-    reference=losses_by_place,
     excused={"large scores": "The model is given, and its logits are not large."},
     outputs=("in one pass", "step by step"),
     cases=(

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import attnlib
 from attnlib.checks.asking.ready_made import BLOCKS, NORMS
@@ -105,15 +105,6 @@ LAYER_NORM = WrittenExercise(
 )
 
 
-def mlp_by_hand(d: int, one: int, other: int, to: int) -> Tensor:
-    """Count how many of the two features there are, and subtract twice what is above one."""
-    up, down = torch.zeros(2, d, d)
-    up[[one, other], 0] = up[[one, other], 1] = 20.0
-    up[0, 1] = -20.0
-    down[0, to], down[1, to] = 0.05, -0.1
-    return torch.stack([up, down])
-
-
 def _words_with_two_features(d: int, one: int, other: int) -> Tensor:
     """Twelve words (12, d): each of the four cases three times, a 1 in column 0, and other numbers elsewhere."""
     x = torch.randn(12, d, generator=torch.Generator().manual_seed(d))
@@ -146,7 +137,6 @@ MLP_BY_HAND = WrittenExercise(
     contract="d and three columns -> up and down (2, d, d), so that gelu(x @ up) @ down is 1 in column `to` where "
     "exactly one of the columns `one` and `other` is 1, and 0 elsewhere",
     parts={"values": 6},
-    reference=mlp_by_hand,
     cases=(
         Case(name="the shape of the two matrices", inputs=lambda _draw: (5, 1, 2, 4), probe=_only_shapes),
         _features(5, 1, 2, 4, "legs, lanes, and a column for the answer"),
@@ -551,30 +541,6 @@ POST_NORM_BLOCK = WrittenExercise(
 )
 
 
-class DigitReader(nn.Module):
-    """Images (b, side, side) -> logits (b, 10)."""
-
-    def __init__(self, side: int, patch: int, d_model: int, num_heads: int, depth: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.patch = patch
-        self.embed = nn.Linear(patch**2, d_model)
-        self.positions = nn.Parameter(0.5 * torch.randn((side // patch) ** 2, d_model))
-        self.blocks = nn.ModuleList(
-            attnlib.EncoderBlock(d_model, num_heads, mlp_ratio=2.0, dropout=dropout) for _ in range(depth)
-        )
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, 10)
-
-    def forward(self, images: Tensor) -> Tensor:
-        squares = images.unflatten(2, (-1, self.patch)).unflatten(1, (-1, self.patch)).transpose(2, 3)
-        patches = squares.flatten(3).flatten(1, 2)
-        x = self.embed(patches) + self.positions
-        for block in self.blocks:
-            x = block(x)
-        logits: Tensor = self.head(self.norm(x).mean(dim=1))
-        return logits
-
-
 def _images(draw: Draw, *, b: int, sizes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Tensor]]:
     return sizes, (draw.normal(b, sizes[0], sizes[0]),)
 
@@ -599,7 +565,6 @@ DIGIT_READER = WrittenExercise(
     "logits (b, 10)",
     parts={"values": 6, "dropout": 1, "gradient": 1, "robustness": 1},
     kind="module",
-    reference=DigitReader,
     attends=True,
     weight_scale=1.2,
     cases=(
@@ -638,13 +603,6 @@ DIGIT_READER = WrittenExercise(
 )
 
 
-def block_cost(lengths: Tensor, d_model: int, num_heads: int, d_hidden: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Count four projections and two matrices per word, and per pair a score and a mixture in every head."""
-    tables = num_heads * lengths**2
-    word_by_word = lengths * (4 * d_model**2 + 2 * d_model * d_hidden)
-    return word_by_word, 2 * tables * (d_model // num_heads), tables
-
-
 def _bill(name: str, *sizes: int, lengths: tuple[int, ...], **more: Any) -> Case:
     def inputs(draw: Draw) -> tuple[Any, ...]:
         return torch.tensor(lengths), *sizes
@@ -658,7 +616,6 @@ BLOCK_COST = WrittenExercise(
     contract="lengths (n,), d_model, num_heads, d_hidden -> three int64 (n,): multiplications word by word, "
     "multiplications between words, numbers in the tables of weights",
     parts={"values": 3},
-    reference=block_cost,
     excused={
         "the device that was given": "The products may be counted in Python, one length after the other.",
     },

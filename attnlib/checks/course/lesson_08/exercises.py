@@ -1,10 +1,9 @@
 """Exercises of lesson 08: a language model, from its loss to the text that it writes."""
 
 import math
-from collections import Counter
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,11 +42,6 @@ PREDICT_OVERFITTED = WrittenExercise(
 )
 
 
-def _next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Tensor:
-    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), ignore_index=ignore_index)
-
-
 def _guesses(
     draw: Draw, *, b: int, n: int, vocab: int, ignore: int | None = None, given: bool = False, spread: float = 1.5
 ) -> tuple[Any, ...]:
@@ -75,7 +69,6 @@ NEXT_TOKEN_LOSS = WrittenExercise(
     contract="logits (b, n, vocab), ids (b, n), ignore_index=-100 -> a scalar: the mean of -ln p of each id at i + 1, "
     "by the logits at i",
     parts={"values": 1, "ignored": 1, "gradient": 1, "robustness": 1},
-    reference=_next_token_loss,
     excused={"large scores": "The logits are inputs, and a case has some that are a thousand times as large."},
     cases=(
         *usual_cases(
@@ -121,27 +114,6 @@ PREDICT_BITS = WrittenExercise(
 )
 
 
-class DecoderBlock(nn.Module):
-    """The contract's form: with a memory, attnlib's decoder block; without one, its encoder block, causal."""
-
-    def __init__(self, d_model: int, num_heads: int, d_memory: int | None = None) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(d_model)
-        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
-        self.norm2 = nn.LayerNorm(d_model)
-        if d_memory is not None:
-            self.cross = attnlib.MultiHeadAttention(d_model, num_heads, d_memory=d_memory)
-            self.norm3 = nn.LayerNorm(d_model)
-        self.mlp = attnlib.FeedForward(d_model, 4 * d_model)
-
-    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
-        x = x + self.attn(self.norm1(x), is_causal=True)
-        if memory is None:
-            return x + cast(Tensor, self.mlp(self.norm2(x)))
-        x = x + self.cross(self.norm2(x), memory)
-        return x + cast(Tensor, self.mlp(self.norm3(x)))
-
-
 def _in_a_block(draw: Draw, *, b: int, n: int, sizes: tuple[int, ...], k: int = 0) -> tuple[tuple[Any, ...], Any]:
     """Draw inputs of a block; with k, a memory of k positions, as wide as the last of the sizes."""
     x = draw.normal(b, n, sizes[0], scale=1.3, shift=0.5)
@@ -163,7 +135,6 @@ DECODER_BLOCK = WrittenExercise(
     "(b, k, d_memory) -> (b, n, d_model); pre-LN, causal",
     parts={"values": 3, "memory": 2, "gradient": 1, "robustness": 1},
     kind="module",
-    reference=DecoderBlock,
     attends=True,
     forbidden=(
         "attnlib.EncoderBlock.forward",
@@ -210,7 +181,7 @@ class LanguageModel(nn.Module):
         self.max_len = max_len
         self.embed = nn.Embedding(vocab, d_model)
         self.positions = nn.Embedding(max_len, d_model)
-        self.blocks = nn.ModuleList(DecoderBlock(d_model, num_heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(DECODER_BLOCK.reference(d_model, num_heads) for _ in range(depth))
         self.norm = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, vocab, bias=False)
         if tie:
@@ -239,8 +210,8 @@ LANGUAGE_MODEL = WrittenExercise(
     contract="LanguageModel(vocab, d_model, num_heads, depth, max_len, tie=True), forward: ids (b, n), "
     "n <= max_len -> logits (b, n, vocab)",
     parts={"values": 3, "an untied head": 1, "gradient": 1, "robustness": 1},
-    kind="module",
     reference=LanguageModel,
+    kind="module",
     attends=True,
     forbidden=("attnlib.LanguageModel.forward",),
     weight_scale=1.2,
@@ -658,30 +629,6 @@ GENERATE = WrittenExercise(
 )
 
 
-def train_language_model(
-    model: nn.Module, batches: Tensor, held_out: Tensor, rate: float, warmup: int, every: int
-) -> Tensor:
-    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
-    was_training, losses = model.training, []
-    for step in range(len(batches) + 1):
-        if step % every == 0:
-            model.eval()
-            with torch.no_grad():
-                losses.append(_next_token_loss(model(held_out[0]), held_out[1]))
-        if step == len(batches):
-            break
-        model.train()
-        ids, targets = batches[step]
-        loss = _next_token_loss(model(ids), targets)
-        for group in optimiser.param_groups:
-            group["lr"] = rate * min(1.0, (step + 1) / warmup) * (1 - step / len(batches))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    model.train(was_training)
-    return torch.stack(losses)
-
-
 def _to_train(
     draw: Draw,
     *,
@@ -721,7 +668,6 @@ TRAIN_LANGUAGE_MODEL = WrittenExercise(
     contract="model, batches (steps, 2, b, n) of ids and targets, held_out (2, c, m), rate, warmup, every -> "
     "(1 + steps // every): the losses on held_out, before the first step and after every `every` steps",
     parts={"values": 4, "mode": 2, "robustness": 1},
-    reference=train_language_model,
     excused={
         "large scores": "The model is given, and its logits are not large.",
         "the device that was given": "The losses may be collected as Python's numbers.",
@@ -770,24 +716,6 @@ TRAIN_LANGUAGE_MODEL = WrittenExercise(
 )
 
 
-def _witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
-    """Mix the contexts from the shortest to the longest, each with what the shorter one predicts."""
-    tokens = text.tolist()
-    followers: dict[tuple[int, ...], Counter[int]] = {}
-    for length in range(order):
-        for end in range(length, len(tokens)):
-            followers.setdefault(tuple(tokens[end - length : end]), Counter())[tokens[end]] += 1
-    asked, found = test.tolist(), []
-    for at in range(order - 1, len(asked)):
-        p = 1 / vocab
-        for length in range(order):
-            seen = followers.get(tuple(asked[at - length : at]))
-            if seen:
-                p = (seen[asked[at]] + len(seen) * p) / (seen.total() + len(seen))
-        found.append(p)
-    return torch.tensor(found)
-
-
 def _counted(draw: Draw, *, n: int, m: int, order: int, vocab: int) -> tuple[Any, ...]:
     """Draw ids of which small ones are more frequent, and the last is in the test text alone."""
     text = torch.minimum(*draw.integers(0, vocab - 1, (2, n)))
@@ -803,7 +731,6 @@ WITTEN_BELL = WrittenExercise(
     "number order - 1 on, after the order - 1 tokens before it",
     parts={"values": 1},
     stretch=True,
-    reference=_witten_bell,
     excused={"the device that was given": "The followers are counted in Python, and the result is a new table."},
     cases=(
         *(

@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import attnlib
-from attnlib.attention import equation
 from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.given import HELD, described
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
@@ -58,15 +56,6 @@ def cache_left(asked: Asked) -> Cache:
     return {"k": k, "v": v, "length": int(length)}
 
 
-def append_to_cache(cache: Cache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Write keys and values into the buffers after those they hold; return views of all that they hold now."""
-    start, stop = cache["length"], cache["length"] + k.shape[2]
-    if stop > cache["k"].shape[2]:
-        raise ValueError(f"the cache has room for {cache['k'].shape[2]} positions, got {start} + {k.shape[2]}")
-    cache["k"][:, :, start:stop], cache["v"][:, :, start:stop], cache["length"] = k, v, stop
-    return cache["k"][:, :, :stop], cache["v"][:, :, :stop]
-
-
 def _pieces(
     draw: Draw, *, b: int, n: int, d: int, h: int = 3, past: int = 2, room: int = 11
 ) -> tuple[Cache, Tensor, Tensor]:
@@ -102,7 +91,6 @@ APPEND_TO_CACHE = WrittenExercise(
     lesson=LESSON,
     contract="cache {k, v, length}, new k and v (b, h, n, d) -> all keys and all values so far, written into the cache",
     parts={"values": 2, "the next call": 1, "in place, while there is room": 1, "robustness": 1},
-    reference=append_to_cache,
     outputs=("keys", "values"),
     forbidden=("attnlib.KVCache.append",),
     cases=(
@@ -151,16 +139,6 @@ APPEND_TO_CACHE = WrittenExercise(
 )
 
 
-def cached_attention(x: Tensor, attn: Any, cache: Cache) -> Tensor:
-    """Process only the new words, which look at the cache and at one another."""
-    num_heads = cache["k"].shape[1]
-    q, k, v = (attnlib.split_heads(layer(x), num_heads) for layer in (attn.w_q, attn.w_k, attn.w_v))
-    keys, values = append_to_cache(cache, k, v)
-    output = equation(q, keys, values, is_causal=True)[0]
-    result: Tensor = attn.w_o(attnlib.merge_heads(output))
-    return result
-
-
 def _words(draw: Draw, *, b: int, n: int, d: int, h: int = 3, past: int = 4, room: int = 17) -> tuple[Any, ...]:
     d = draw.d_head(d)
     weights = {f"{name}.weight": draw.normal(h * d, h * d, scale=1.3 * (h * d) ** -0.5) for name in LAYERS}
@@ -190,7 +168,6 @@ CACHED_ATTENTION = WrittenExercise(
     contract="new words x (b, n, d_model), a layer attn with w_q, w_k, w_v, w_o, cache {k, v, length} -> "
     "(b, n, d_model): causal attention to the cache and to one another",
     parts={"values": 3, "the next call": 2, "robustness": 1},
-    reference=cached_attention,
     attends=True,
     forbidden=("attnlib.MultiHeadAttention.forward", "attnlib.KVCache.append"),
     cases=(
@@ -215,26 +192,6 @@ CACHED_ATTENTION = WrittenExercise(
         "attention": ("no_scale", "over_queries"),
     },
 )
-
-
-def write_with_cache(model: Any, ids: Tensor, num_tokens: int) -> Tensor:
-    """Read the prompt in one call, then token by token, each once."""
-    attention = [block.attn for block in model.blocks]
-    heads, batch = attention[0].num_heads, ids.shape[0]
-    width, room = model.embed.weight.shape[1] // heads, ids.shape[1] + num_tokens
-    empty = model.embed.weight.new_zeros(batch, heads, room, width)
-    caches: list[Cache] = [{"k": empty.clone(), "v": empty.clone(), "length": 0} for _ in attention]
-    unread = ids
-    with torch.no_grad():
-        for _ in range(num_tokens):
-            start = caches[0]["length"]
-            x = model.embed(unread) + model.positions.weight[start : start + unread.shape[1]]
-            for block, cache in zip(model.blocks, caches, strict=True):
-                x = x + cached_attention(block.norm1(x), block.attn, cache)
-                x = x + block.mlp(block.norm2(x))
-            unread = model.head(model.norm(x[:, -1:])).argmax(dim=-1)
-            ids = torch.cat([ids, unread], dim=1)
-    return ids
 
 
 def _to_write(
@@ -262,7 +219,6 @@ WRITE_WITH_CACHE = WrittenExercise(
     contract="a model of lesson 08, ids (b, n), num_tokens -> (b, n + num_tokens): the likeliest token each time; each "
     "token goes through the model once",
     parts={"values": 5, "robustness": 1},
-    reference=write_with_cache,
     forbidden=("attnlib.generate", "attnlib.KVCache.append"),
     excused={"large scores": "The model is given, and its scores are not large."},
     cases=(
@@ -300,14 +256,6 @@ PREDICT_CACHE_SIZE = WrittenExercise(
 )
 
 
-def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Head i of the queries reads group i // (h / g) of keys and values."""
-    h, g = q.shape[1], k.shape[1]
-    if h % g:
-        raise ValueError(f"the number of heads must be a multiple of the number of groups, got {h} and {g}")
-    return equation(q, k.repeat_interleave(h // g, dim=1), v.repeat_interleave(h // g, dim=1))[0]
-
-
 def _groups(draw: Draw, *, b: int, q: int, k: int, d: int, h: int = 6, g: int = 2) -> tuple[Tensor, ...]:
     d = draw.d_head(d)
     return (
@@ -323,7 +271,6 @@ GROUPED_QUERY_ATTENTION = WrittenExercise(
     contract="q (b, h, q, d), k (b, g, k, d), v (b, g, k, d_v), g divides h -> (b, h, q, d_v): head i reads group "
     "i // (h / g)",
     parts={"values": 3, "gradient": 1, "robustness": 1},
-    reference=grouped_query_attention,
     attends=True,
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
@@ -363,15 +310,6 @@ GROUPED_QUERY_ATTENTION = WrittenExercise(
 )
 
 
-def rolling_attention(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Tensor:
-    """Process one new word, which replaces the oldest one in a ring of `window` slots."""
-    window = cache["k"].shape[2]
-    slot, seen = cache["length"] % window, min(cache["length"] + 1, window)
-    cache["k"][:, :, slot], cache["v"][:, :, slot] = k[:, :, 0], v[:, :, 0]
-    cache["length"] += 1
-    return equation(q, cache["k"][:, :, :seen], cache["v"][:, :, :seen])[0]
-
-
 def _new_words(draw: Draw, *, b: int, n: int, d: int, h: int = 3, window: int = 5, past: int = 0) -> Inputs:
     """Draw n words, to come one after another, and a ring into which `past` words have been written."""
     new = (draw.normal(b, h, n, d, scale=1.3) for _ in range(3))
@@ -399,7 +337,6 @@ MEND_ROLLING_CACHE = WrittenExercise(
     contract="q, k, v (b, h, 1, d) of one new word, a cache of `window` slots and the number of words so far -> "
     "(b, h, 1, d): attention to the last `window` words",
     parts={"values": 3},
-    reference=rolling_attention,
     attends=True,
     cases=(
         _ring("thirteen words, a window of 5", b=2, n=13, d=6),
@@ -416,18 +353,6 @@ MEND_ROLLING_CACHE = WrittenExercise(
     ),
     without=("empty_places_attended",),
 )
-
-
-def accept(draft_p: Tensor, target_p: Tensor, tokens: Tensor) -> Tensor:
-    """Accept or reject a draft's guesses one after another, so that the result follows the target's distribution."""
-    q, p = (t.gather(-1, tokens[..., None])[..., 0] for t in (draft_p, target_p[:, :-1]))
-    accepted = torch.rand(tokens.shape, device=tokens.device) * q < p
-    count = accepted.long().cumprod(dim=-1).sum(dim=-1)
-    rest = torch.cat([(target_p[:, :-1] - draft_p).clamp(min=0), target_p[:, -1:]], dim=1)  # (b, n + 1, V)
-    rows = rest[torch.arange(len(count), device=count.device), count]
-    last = torch.multinomial(rows, 1)
-    row = torch.cat([tokens, last], dim=1).scatter(1, count[:, None], last)
-    return row.masked_fill(torch.arange(row.shape[1], device=row.device) > count[:, None], -1)
 
 
 MANY = 2000
@@ -504,7 +429,6 @@ ACCEPT = WrittenExercise(
     "ones, one more token, then -1",
     parts={"values": 2},
     stretch=True,
-    reference=accept,
     cases=(
         _sure("all guesses are certain, and right", agree=True),
         _sure("one guess in each row is certainly wrong", agree=False),

@@ -1,7 +1,7 @@
 """Exercises of lesson 10: a softmax block by block, parts put together, and attention without its table."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,19 +24,6 @@ Three = tuple[Tensor, Tensor, Tensor]
 def _based(highest: Tensor) -> Tensor:
     """Return the number to subtract: the largest score, or 0 if no key has been open yet."""
     return highest.masked_fill(highest == -torch.inf, 0.0)
-
-
-def online_softmax(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    """The largest score of each row and the sum of exp(s - m), one block (…, k) after another."""
-    highest = total = torch.zeros(())
-    for number, block in enumerate(blocks):
-        if number == 0:
-            highest = torch.full_like(block[..., 0], -torch.inf)
-            total = torch.zeros_like(highest)
-        new = torch.maximum(highest, block.amax(dim=-1))
-        total = (highest - _based(new)).exp() * total + (block - _based(new)[..., None]).exp().sum(dim=-1)
-        highest = new
-    return highest, total
 
 
 def _cut(scores: Tensor, widths: tuple[int, ...]) -> list[Tensor]:
@@ -99,7 +86,6 @@ ONLINE_SOFTMAX = WrittenExercise(
     contract="an iterator of blocks of scores, each (…, k) with a k of its own -> the largest score m and the sum l of "
     "exp(s - m) of each row, both (…)",
     parts={"values": 2, "closed blocks": 1, "one block at a time": 1, "robustness": 1},
-    reference=online_softmax,
     excused={"large scores": "The scores are inputs, and a case has some of 10,000 and of -10,000."},
     outputs=("m", "l"),
     cases=(
@@ -124,20 +110,6 @@ ONLINE_SOFTMAX = WrittenExercise(
     ),
     same={"sum_not_rescaled": "old_sums_not_rescaled"},
 )
-
-
-def attend_in_blocks(scores: Tensor, v: Tensor, block_size: int) -> Tensor:
-    """Compute attention from scores (…, k) and values (…, k, d), one block of keys after another: (…, d)."""
-    highest = torch.full_like(scores[..., 0], -torch.inf)
-    total, output = torch.zeros_like(highest), torch.zeros_like(v[..., 0, :])
-    for start in range(0, scores.shape[-1], block_size):
-        block, values = scores[..., start : start + block_size], v[..., start : start + block_size, :]
-        new = torch.maximum(highest, block.amax(dim=-1))
-        shrink, powers = (highest - _based(new)).exp(), (block - _based(new)[..., None]).exp()
-        total = shrink * total + powers.sum(dim=-1)
-        output = shrink[..., None] * output + (powers[..., None] * values).sum(dim=-2)
-        highest = new
-    return output / total[..., None]
 
 
 def _row_and_values(
@@ -172,7 +144,6 @@ MEND_ONLINE = WrittenExercise(
     lesson=LESSON,
     contract="scores (…, k), values (…, k, d), block_size -> (…, d), the softmax of the scores times the values",
     parts={"values": 2},
-    reference=attend_in_blocks,
     excused={"large scores": "The scores are inputs, and a case has large ones."},
     cases=(
         _in_blocks("seven keys in blocks of 3", b=5, k=7, d=2),
@@ -192,13 +163,6 @@ MEND_ONLINE = WrittenExercise(
     ),
     without=("starts_at_the_lowest_number", "first_block_read_alone"),
 )
-
-
-def merge(o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor) -> Three:
-    """Merge two parts of the same rows: output (…, d), not divided, largest score and sum (…)."""
-    m = torch.maximum(m1, m2)
-    first, second = (m1 - _based(m)).exp(), (m2 - _based(m)).exp()
-    return first[..., None] * o1 + second[..., None] * o2, m, first * l1 + second * l2
 
 
 def part_of(scores: Tensor, v: Tensor) -> Three:
@@ -242,7 +206,6 @@ MERGE = WrittenExercise(
     contract="two parts o (…, d), m (…), l (…), from different keys for the same queries -> o, m and l of both "
     "together; o is not divided by l",
     parts={"values": 2, "in any order": 1, "empty parts": 1, "robustness": 1},
-    reference=merge,
     excused={"large scores": "The largest scores are inputs, and a case has some of some 100."},
     outputs=("o", "m", "l"),
     cases=(
@@ -287,27 +250,6 @@ def _scores(q: Tensor, k: Tensor, rows: slice, columns: slice, is_causal: bool) 
     return scores
 
 
-def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal: bool) -> tuple[Tensor, Tensor]:
-    """Attention and the log-sum-exp of its scores, tile by tile."""
-    outputs, sums = [], []
-    for rows in _blocks_of(q.shape[-2], block_size):
-        output = torch.zeros_like(v[..., rows, :])
-        highest = torch.full_like(output[..., 0], -torch.inf)
-        total = torch.zeros_like(highest)
-        for columns in _blocks_of(k.shape[-2], block_size):
-            if is_causal and columns.start >= rows.stop:
-                break
-            scores = _scores(q, k, rows, columns, is_causal)
-            new = torch.maximum(highest, scores.amax(dim=-1))
-            shrink, powers = (highest - new).exp(), (scores - new[..., None]).exp()
-            total = shrink * total + powers.sum(dim=-1)
-            output = shrink[..., None] * output + powers @ v[..., columns, :]
-            highest = new
-        outputs.append(output / total[..., None])
-        sums.append(highest + total.log())
-    return torch.cat(outputs, dim=-2), torch.cat(sums, dim=-1)
-
-
 def _words(
     draw: Draw, *, b: int, n: int, d: int, block: int = 3, causal: bool = True, h: int = 0, apart: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor, int, bool]:
@@ -350,7 +292,6 @@ FLASH_ATTENTION = WrittenExercise(
     contract="q, k (…, n, d), v (…, n, d_v), block_size, is_causal -> output (…, n, d_v) and log-sum-exp (…, n), "
     "without a tensor of n × n; blocks closed by the causal mask are skipped",
     parts={"values": 4, "no table": 2, "closed blocks are skipped": 1, "robustness": 1},
-    reference=flash_attention,
     attends=True,
     outputs=("output", "lse"),
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
@@ -404,11 +345,6 @@ FLASH_ATTENTION = WrittenExercise(
 )
 
 
-def softmax_gradient(weights: Tensor, grad_weights: Tensor) -> Tensor:
-    """Return the gradient of the scores: more weight for one key means less for all others of the row."""
-    return weights * (grad_weights - (weights * grad_weights).sum(dim=-1, keepdim=True))
-
-
 def _weights_and_gradient(
     draw: Draw, *, b: int, q: int, k: int, h: int = 0, closed: bool = False, shift: float = 0.5
 ) -> tuple[Tensor, Tensor]:
@@ -425,7 +361,6 @@ SOFTMAX_GRADIENT = WrittenExercise(
     contract="weights P (…, k), the softmax of scores S, and the gradient dP of the weights (…, k) -> the gradient dS "
     "of the scores (…, k)",
     parts={"values": 4, "robustness": 1},
-    reference=softmax_gradient,
     excused={"large scores": "The scores are not among the inputs, and their weights are."},
     outputs=("grad_scores",),
     cases=(
@@ -453,25 +388,6 @@ SOFTMAX_GRADIENT = WrittenExercise(
 )
 
 
-def flash_backward(
-    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, grad_o: Tensor, block_size: int, is_causal: bool
-) -> Three:
-    """The gradients of queries, keys and values, tile by tile, from what the forward pass has kept."""
-    along = (grad_o * o).sum(dim=-1, keepdim=True)
-    grad_q, grad_k, grad_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-    for rows in _blocks_of(q.shape[-2], block_size):
-        for columns in _blocks_of(k.shape[-2], block_size):
-            if is_causal and columns.start >= rows.stop:
-                break
-            weights = (_scores(q, k, rows, columns, is_causal) - lse[..., rows, None]).exp()
-            d_weights = grad_o[..., rows, :] @ v[..., columns, :].mT
-            d_scores = weights * (d_weights - along[..., rows, :]) / math.sqrt(q.shape[-1])
-            grad_q[..., rows, :] += d_scores @ k[..., columns, :]
-            grad_k[..., columns, :] += d_scores.mT @ q[..., rows, :]
-            grad_v[..., columns, :] += weights.mT @ grad_o[..., rows, :]
-    return grad_q, grad_k, grad_v
-
-
 def _kept(draw: Draw, *, b: int, n: int, d: int, block: int = 3, causal: bool = True, h: int = 0) -> tuple[Any, ...]:
     """Return what the forward pass keeps, all rows computed at once for speed, and a gradient of the output."""
     q, k, v, size, is_causal = _words(draw, b=b, n=n, d=d, block=block, causal=causal, h=h)
@@ -490,7 +406,6 @@ FLASH_BACKWARD = WrittenExercise(
     contract="q, k (…, n, d), v, o and grad_o (…, n, d_v), lse (…, n), block_size, is_causal -> the gradients of q, k "
     "and v, without a tensor of n × n",
     parts={"values": 5, "no table": 2, "robustness": 1},
-    reference=flash_backward,
     excused={"large scores": "The log-sum-exp of the scores is an input, and fits these scores alone."},
     outputs=("grad_q", "grad_k", "grad_v"),
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),

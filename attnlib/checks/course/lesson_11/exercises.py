@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 import attnlib
 from attnlib.checks.asking.given import OPTIMISER, described
@@ -44,19 +44,6 @@ def _model(
         for name, shape in shapes.items()
     }
     return described("AttentionOnly", sizes, weights, training=training, hooks=hooks)
-
-
-def induction_by_hand(vocab: int, n: int) -> Tensor:
-    """W^QK and W^OV of two heads, in a stream of four parts: token, the token before, the guess, position."""
-    matrices = torch.zeros(4, 3 * vocab + n, 3 * vocab + n)
-    qk_0, ov_0, qk_1, ov_1 = matrices
-    token, before, guess = (slice(part * vocab, (part + 1) * vocab) for part in range(3))
-    position = slice(3 * vocab, None)
-    qk_0[position, position] = 100 * torch.ones(n - 1).diag(-1)
-    ov_0[token, before] = torch.eye(vocab)
-    qk_1[token, before] = 100 * torch.eye(vocab)
-    ov_1[token, guess] = torch.eye(vocab)
-    return matrices
 
 
 def _blocks(b: int, n: int, vocab: int, period: int) -> Tensor:
@@ -112,7 +99,6 @@ INDUCTION_BY_HAND = WrittenExercise(
     contract="vocab, n -> W^QK and W^OV of a head of layer 0, then those of a head of layer 1, all in one tensor "
     "(4, D, D), D = 3 * vocab + n; together they predict each token of a block that repeats",
     parts={"values": 4, "other sizes": 1},
-    reference=induction_by_hand,
     outputs=("matrices",),
     cases=(
         _sized("blocks of 5 and of 16 tokens", 23, 41, (5, 16)),
@@ -122,23 +108,6 @@ INDUCTION_BY_HAND = WrittenExercise(
         _sized("sizes of the grader's own", 31, 53, (6, 19), part="other sizes", hidden=True),
     ),
 )
-
-
-def train_and_film(
-    model: nn.Module, batches: Tensor, lr: float, every: int, make: Any = torch.optim.AdamW
-) -> tuple[Tensor, Tensor]:
-    """Train, and keep a copy of all weights every given number of steps."""
-    optimiser, losses = make(model.parameters(), lr=lr), []
-    frames = [nn.utils.parameters_to_vector(model.parameters()).detach()]
-    for step, ids in enumerate(batches, start=1):
-        loss = F.cross_entropy(model(ids)[:, :-1].mT, ids[:, 1:])
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.detach())
-        if step % every == 0:
-            frames.append(nn.utils.parameters_to_vector(model.parameters()).detach())
-    return torch.stack(losses), torch.stack(frames)
 
 
 def _to_film(
@@ -155,7 +124,6 @@ TRAIN_AND_FILM = WrittenExercise(
     contract="model, batches (steps, b, n), lr, every, make=torch.optim.AdamW -> losses (steps,), one before each "
     "step, and frames (1 + steps / every, P): all P weights in a row, at the start and after every `every` steps",
     parts={"values": 3, "other optimisers": 1},
-    reference=train_and_film,
     outputs=("losses", "frames"),
     excused={
         "the device that was given": "The losses may be collected as Python's numbers.",
@@ -191,22 +159,6 @@ TRAIN_AND_FILM = WrittenExercise(
 )
 
 
-def find_heads(model: nn.Module, ids: Tensor, period: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return three scores of each head, the score of even weights, and the head with the highest score."""
-    weights = torch.stack(model(ids, return_weights=True)[1]).mean(dim=1)  # (depth, h, n, n)
-    even = torch.ones_like(weights[0, 0]).tril()
-    scores, baseline = _scores(weights, period), _scores(even / even.sum(dim=-1, keepdim=True), period)
-    best = scores.flatten(1).argmax(dim=-1)
-    return scores, baseline, torch.stack([best // scores.shape[-1], best % scores.shape[-1]], dim=-1)
-
-
-def _scores(weights: Tensor, period: int) -> Tensor:
-    back = weights.diagonal(-1, dim1=-2, dim2=-1)[..., 1:]
-    copy = weights.diagonal(1 - period, dim1=-2, dim2=-1)[..., 2:]
-    rest = weights[..., 2 : period + 1, 0]
-    return torch.stack([score.mean(dim=-1) for score in (back, copy, rest)])
-
-
 def _to_search(
     draw: Draw, *, b: int, n: int, period: int, sizes: Mapping[str, Any] | None = None, training: bool = False
 ) -> tuple[Any, ...]:
@@ -225,7 +177,6 @@ FIND_HEADS = WrittenExercise(
     contract="model, ids (b, n), BOS and a block of `period` tokens over and over -> scores (3, depth, h): previous "
     "token, induction, sink; the same three of even weights, (3,); layer and head of each best score, (3, 2)",
     parts={"values": 5, "robustness": 1},
-    reference=find_heads,
     outputs=("scores", "baseline", "best"),
     excused={
         "large scores": "The model is given, and takes its softmax by itself.",
@@ -249,12 +200,6 @@ FIND_HEADS = WrittenExercise(
     ),
     pairs=("own_token", "same_token", "first_query_counted", "even_over_all_keys"),
 )
-
-
-def break_repeats(ids: Tensor, period: int) -> Tensor:
-    """Shuffle the tokens of each sequence, BOS still first."""
-    order = torch.rand(ids[:, 1:].shape).argsort(dim=-1)
-    return torch.cat([ids[:, :1], ids[:, 1:].gather(1, order)], dim=1)
 
 
 def _repeats_left(ids: Tensor, period: int) -> Tensor:
@@ -292,7 +237,6 @@ BREAK_REPEATS = WrittenExercise(
     contract="ids (b, n), BOS and a block of `period` tokens over and over -> (b, n): each sequence's own tokens, "
     "BOS first, with next to nothing left for a head that looks for what followed the same token",
     parts={"values": 3},
-    reference=break_repeats,
     outputs=("control",),
     excused={
         "the device that was given": "A new order may be drawn on the CPU.",
@@ -310,30 +254,6 @@ BREAK_REPEATS = WrittenExercise(
         )
     ),
 )
-
-
-def _layer(model: nn.Module, layer: int) -> Any:
-    layers: Any = model.layers
-    return layers[layer]
-
-
-def _own_columns(layer: Any, head: int) -> slice:
-    d_head = layer.w_o.in_features // layer.num_heads
-    return slice(head * d_head, (head + 1) * d_head)
-
-
-def _ablate_head(model: nn.Module, ids: Tensor, layer: int, head: int, mean: bool = False) -> Tensor:
-    at = _layer(model, layer)
-    own = _own_columns(at, head)
-
-    def ablate(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor]:
-        merged = inputs[0].clone()
-        merged[..., own] = merged[..., own].mean(dim=(0, 1)) if mean else 0.0
-        return (merged,)
-
-    with at.w_o.register_forward_pre_hook(ablate):
-        logits: Tensor = model(ids)
-    return logits
 
 
 def _ablated(
@@ -371,7 +291,6 @@ ABLATE_HEAD = WrittenExercise(
     contract="model, ids (b, n), layer, head, mean=False -> logits (b, n, vocab), with what this head hands to w_o "
     "replaced by zeros, or by its mean over batch and positions; the model is left as it was",
     parts={"values": 2, "mean": 1, "the model as it was": 1},
-    reference=_ablate_head,
     excused={
         "large scores": "The model is given, and takes its softmax by itself.",
         "the device that was given": "Its points are for numbers, and for the model that is left.",
@@ -406,18 +325,6 @@ ABLATE_HEAD = WrittenExercise(
 )
 
 
-def _ov_circuit(model: nn.Module, layer: int, head: int) -> Tensor:
-    at: Any = _layer(model, layer)
-    own, embed, unembed = _own_columns(at, head), _weight(model.embed), _weight(model.unembed)
-    circuit: Tensor = (embed @ at.w_v.weight[own].T) @ (at.w_o.weight[:, own].T @ unembed.T)
-    return circuit
-
-
-def _weight(layer: Any) -> Tensor:
-    weight: Tensor = layer.weight
-    return weight
-
-
 def _read(draw: Draw, *, at: tuple[int, ...], sizes: Mapping[str, Any] = _SIZES) -> tuple[Any, ...]:
     return _model(draw, **sizes, training=True), *at
 
@@ -432,7 +339,6 @@ OV_CIRCUIT = WrittenExercise(
     contract="model, layer, head -> (vocab, vocab): W_E W_V W_O W_U of this head; row = token attended to, "
     "column = token whose logit it moves",
     parts={"values": 3, "robustness": 1},
-    reference=_ov_circuit,
     cases=(
         _of("layer 0, head 1", 0, 1),
         _of("layer 1, head 0", 1, 0),
@@ -446,18 +352,6 @@ OV_CIRCUIT = WrittenExercise(
     ),
     pairs=("heads_interleaved", "output_rows_taken", "circuit_transposed", "embedding_for_unembedding"),
 )
-
-
-def _path_patch(model: nn.Module, ids: Tensor, other: Tensor, head: int) -> Tensor:
-    first, second = _layer(model, 0), _layer(model, 1)
-    own, merged = _own_columns(first, head), []
-    with first.w_o.register_forward_pre_hook(lambda _layer, inputs: merged.append(inputs[0][..., own])):
-        model(other)
-        model(ids)
-    there, here = (heads @ first.w_o.weight[:, own].T for heads in merged)
-    with second.w_k.register_forward_pre_hook(lambda _layer, inputs: (inputs[0] - here + there,)):
-        logits: Tensor = model(ids)
-    return logits
 
 
 def _two_sentences(
@@ -478,7 +372,6 @@ PATH_PATCH = WrittenExercise(
     contract="model, ids (b, n), other (b, n), head -> logits (b, n, vocab) on ids; what this head of layer 0 writes "
     "is replaced by what it writes on other, but only on its way into the keys of layer 1",
     parts={"values": 4, "the model as it was": 1},
-    reference=_path_patch,
     excused={
         "large scores": "The model is given, and takes its softmax by itself.",
         "the device that was given": "Its points are for numbers, and for the model that is left.",

@@ -4,8 +4,7 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 import attnlib
 from attnlib.albert import LAYERS
@@ -13,6 +12,7 @@ from attnlib.checks.asking.given import described
 from attnlib.checks.asking.ready_made import BLOCKS
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.promises import LARGE, TIMES
+from attnlib.checks.course.right import plain_answer
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Inputs
@@ -82,18 +82,6 @@ BIG: dict[str, Any] = {"d_model": 12, "heads": 3, "hidden": 12, "depth": 2}
 """Sizes with an MLP as wide as the words, so that exchanging its two matrices raises nothing."""
 
 
-def load_encoder(encoder: nn.Module, weights: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-    """Load published names into the encoder's own, and return its output for x."""
-    own = {
-        f"{ours.removeprefix('encoder.')}.{kind}": weights[f"albert.{theirs}.{kind}"]
-        for theirs, ours in ENCODER.items()
-        for kind in ("weight", "bias")
-    }
-    encoder.load_state_dict(own)
-    output, tables = encoder(x)
-    return output, tables
-
-
 def _to_load(draw: Draw, *, b: int, n: int, d_model: int, heads: int, hidden: int, depth: int) -> tuple[Any, ...]:
     """Return an encoder whose weights differ from those in the file, which also holds some of others."""
     sizes = (d_model, heads, hidden, depth)
@@ -116,7 +104,6 @@ LOAD_ENCODER = WrittenExercise(
     contract="encoder (a SharedEncoder), weights (tensors by their published names), x (b, n, d_model) -> what the "
     "encoder returns for x once it has the published weights; the file's tensors stay as they are",
     parts={"values": 3, "other sizes": 1},
-    reference=load_encoder,
     outputs=("output", "weights"),
     detachable=("output", "weights"),
     excused={
@@ -145,14 +132,6 @@ LOAD_ENCODER = WrittenExercise(
 )
 
 
-def fill_in(model: nn.Module, ids: Tensor, position: int, k: int, mask_id: int) -> tuple[Tensor, Tensor]:
-    """Return the k likeliest tokens at a masked position, and how likely they are."""
-    masked = ids.clone()
-    masked[position] = mask_id
-    top = model(masked[None])[0, position].softmax(dim=-1).topk(k)
-    return top.indices, top.values
-
-
 def _to_fill(
     draw: Draw, *, n: int, position: int, k: int, vocab: int = 13, d: int = 7, scale: float = 1.5, masked: int = -1
 ) -> tuple[Any, ...]:
@@ -170,7 +149,6 @@ FILL_IN = WrittenExercise(
     contract="model (ids (b, n) -> logits (b, n, vocab)), ids (n,), position, k, mask_id -> the k likeliest tokens at "
     "this position while it is masked, (k,), the likeliest first, and their probabilities, (k,)",
     parts={"values": 2, "ids as they were": 1},
-    reference=fill_in,
     outputs=("tokens", "probabilities"),
     detachable=("probabilities",),
     excused={
@@ -206,17 +184,6 @@ TABLES = "albert.embeddings"
 WIDER = "albert.encoder.embedding_hidden_mapping_in"
 
 
-def mended_tables(weights: dict[str, Tensor], ids: Tensor) -> Tensor:
-    """Add words, positions and the first of two kinds, then normalise and widen them."""
-    words = weights[f"{TABLES}.word_embeddings.weight"][ids]
-    places = weights[f"{TABLES}.position_embeddings.weight"][: ids.shape[1]]
-    x = words + places + weights[f"{TABLES}.token_type_embeddings.weight"][0]
-    gain, bias = (weights[f"{TABLES}.LayerNorm.{kind}"] for kind in ("weight", "bias"))
-    return F.linear(
-        F.layer_norm(x, gain.shape, gain, bias, eps=1e-12), *(weights[f"{WIDER}.{k}"] for k in ("weight", "bias"))
-    )
-
-
 def _tables(draw: Draw, *, b: int, n: int, d: int, wide: int, vocab: int = 11) -> tuple[Any, ...]:
     """Draw tables with numbers as small as published ones."""
     weights = {
@@ -238,7 +205,6 @@ MEND_TABLES = WrittenExercise(
     contract="weights (tensors by their published names), ids (b, n) -> the first layer's input (b, n, d_model): word, "
     "position and kind (always the first) added, a norm with eps 1e-12, and the layer that widens",
     parts={"values": 2},
-    reference=mended_tables,
     excused={
         "the device that was given": "The weights come from a file.",
         "memory that is not contiguous": "Whole numbers are looked up, wherever they are.",
@@ -254,17 +220,6 @@ MEND_TABLES = WrittenExercise(
     pairs=("kind_left_out", "own_eps_for_theirs", "kinds_by_position"),
     without=("kind_left_out_and_own_eps_for_theirs",),  # that is how the code is given
 )
-
-
-def atom_map(weights: Tensor, before: Tensor, after: Tensor, elements: Tensor) -> tuple[Tensor, Tensor]:
-    """Map each atom of the product to where it comes from, by one head or many, with the attention's shares."""
-    asks = weights[..., after, :][..., before]
-    is_asked = weights[..., before, :][..., after].mT
-    same = elements[after][:, None] == elements[before]
-    both = (asks + is_asked) * same
-    total = both.sum(dim=-1, keepdim=True)
-    shares = both / total.masked_fill(total == 0, 1)
-    return shares.argmax(dim=-1).masked_fill(~same.any(dim=-1), -1), shares
 
 
 def _heads(
@@ -304,7 +259,6 @@ ATOM_MAP = WrittenExercise(
     "(…, p): for each atom after the arrow its place in `before`, −1 without one of its element; shares (…, p, r): "
     "both directions added, other elements 0, each row divided by its sum, and all 0 where there is none",
     parts={"values": 3, "no partner": 1, "robustness": 1},
-    reference=atom_map,
     outputs=("origins", "shares"),
     detachable=("shares",),
     cases=(
@@ -324,18 +278,6 @@ ATOM_MAP = WrittenExercise(
     shown="shares",
     pairs=("only_the_product_asks", "elements_ignored", "largest_taken_for_all"),
 )
-
-
-def find_head(origins: list[Tensor], truths: list[Tensor], partners: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return each head's accuracy over all atoms, the accuracy of guessing, and the best head."""
-    right, guessed = [], []
-    for origin, truth, partner in zip(origins, truths, partners, strict=True):
-        found = truth[torch.arange(len(truth)), origin]
-        right.append(found & (origin >= 0))
-        guessed.append((truth & partner).sum(dim=1) / partner.sum(dim=1).clamp(min=1))
-    hits = torch.cat(right, dim=-1).float().mean(dim=-1)
-    best = hits.argmax()
-    return hits, torch.cat(guessed).mean(), torch.stack([best // hits.shape[1], best % hits.shape[1]])
 
 
 def _drawn_answers(
@@ -365,7 +307,7 @@ def _answers(draw: Draw, **sizes: Any) -> tuple[Any, ...]:
     """Draw answers again until one head is better than all others: with a tie, either of two would be right."""
     while True:
         inputs = _drawn_answers(draw, **sizes)
-        best, second = find_head(*inputs)[0].flatten().topk(2).values
+        best, second = plain_answer(LESSON, "find_head")(*inputs)[0].flatten().topk(2).values
         if best > second:
             return inputs
 
@@ -381,7 +323,6 @@ FIND_HEAD = WrittenExercise(
     "a right origin, partners (p, r), True = of the same element -> hits (depth, h), the share of all product atoms "
     "that a head gets right; chance, what it would be for a guess among the partners; layer and head of the best, (2,)",
     parts={"values": 3, "no partner": 1},
-    reference=find_head,
     outputs=("hits", "chance", "best"),
     excused={
         "the device that was given": "Layer and head may be collected as Python's numbers.",
