@@ -596,8 +596,9 @@ assert found[1:].argmax(dim=-1).tolist() == [1, 4, 2]
 # %% [markdown]
 # Search engines ran on this for decades, and many still try it before anything else. It's attention without learning,
 # with a question, keys, and a score for each pair. The first question shows what it lacks: two texts fit equally well
-# because both have *animal* and *did*. It matches words, and neither *why* nor *because* means anything to it. Learned
-# vectors do better (lesson 01), and attention doesn't stop at the scores but fetches something with them (lesson 02).
+# because both have *animal* and *did*. It matches words, and neither *why* nor *because* means anything to it. Vectors
+# can also say which words are alike (lesson 01), and attention doesn't stop at the scores but fetches something with
+# them (lesson 02).
 
 # %%
 assert_close(found[0, 0], found[0, 1])
@@ -707,7 +708,7 @@ print(everything_at_once.numel(), "products for", batch.shape[0] * 11 * 11, "res
 # | trap 1 | `reshape` for a transpose: the right shape with the numbers in the wrong places |
 # | trap 2 | broadcasting lines axes up from the right, by position and not by meaning |
 # | trap 3 | sizes that happen to be equal hide both |
-# | in GPT-2 | 1,024 × 1,024 dot products, of vectors with 64 numbers, in each of 144 heads |
+# | in GPT-2 (small) | 1,024 × 1,024 dot products, of vectors with 64 numbers, in each of 144 heads |
 #
 # You can now say what each axis of a tensor counts, write any sum of products as one pattern, compare all words with
 # all words in one call, and read what a check tells you.

@@ -1577,8 +1577,8 @@ assert_close((alone / (alone + between)).item(), 0.9, atol=5e-3, rtol=0)
 # | trap 1 | `x = norm1(x)`: the stream is gone, and nothing crashes |
 # | trap 2 | `Tensor.var` divides by $d - 1$; $\epsilon$ belongs inside the root |
 # | trap 3 | one norm for both sub-layers, or no last norm after a pre-LN stack |
-# | in GPT-2 | 12 blocks, pre-LN, 768 wide, MLP 3,072, GELU by tanh; weights of attention packed (3 h d) |
-# | in BERT | 12 blocks, post-LN, 768 wide, 10,000 steps of warm-up, GELU by tanh (exact in its ports) |
+# | in GPT-2 (small) | 12 blocks, pre-LN, 768 wide, MLP 3,072, GELU by tanh; weights of attention packed (3 h d) |
+# | in BERT (base) | 12 blocks, post-LN, 768 wide, 10,000 steps of warm-up, GELU by tanh (exact in its ports) |
 #
 # You can now build the block that ViT is stacked from (and, with a mask, GPT-2), say what its plus signs, norms and MLP
 # are for, and train two of them to read.

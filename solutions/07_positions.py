@@ -840,6 +840,8 @@ for kind, window in kinds.items():
     ids, targets = two_back(220 * 32, 16)
     ids, targets = ids.unflatten(0, (220, 32)), targets.unflatten(0, (220, 32))
     teach(model, ids, targets, 8e-3, 20, torch.optim.AdamW)
+    if kind == "rotary":
+        rotary = model  # to be looked into below
     ids, targets = two_back(256, 64)
     for width in [None, window] if window else [None]:
         with torch.no_grad():
@@ -865,7 +867,7 @@ assert found["rotary"]["32-63"] < 0.5
 # two jumps: index 0 is position 2
 by_place = found["rotary"]["all"]
 assert by_place[:19].min() > 0.95
-assert by_place[19] < 0.7
+assert by_place[19] < 0.85
 assert by_place[39:50].mean() < 0.6 * by_place[20:38].mean()
 assert all(0.15 < found["ALiBi"][where] < 0.4 for where in spans)
 assert found["none"]["32-63"] < 0.2
@@ -1052,9 +1054,38 @@ assert looks_like_two[:2] == [21, 40]
 
 # %% [markdown]
 # At a distance of 21 the two fastest hands are back where they were at 2, to within a twentieth of a turn. The first
-# query with a key that far back is at position 21, and from position 40 on there is a second such distance. (The slower
-# hands could tell 21 from 2. But in 16 words even the fastest of them makes only a quarter of a turn, and this model
-# has not learned to use them.)
+# query with a key that far back is at position 21, and from position 40 on there is a second such distance.
+#
+# If that were all, two keys would look right from 21 on, and three from 40 on, and a half and a third of the answers
+# would be right. That isn't what the picture shows. There are six slower hands, which could tell 21 from 2. But in 16
+# words even the fastest of them makes only a quarter of a turn. What has the model learned to do with them? Blank them
+# in every query.
+
+# %%
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+torch.manual_seed(seed)
+ids, targets = two_back(256, 64)
+with torch.no_grad():
+    by_head = rotary.attention[0].w_q.weight.unflatten(0, (4, width))
+    by_head[:, 4:] = 0.0  # a hand has two columns; hands 0 and 1 stay
+    fast = (rotary(ids)[:, 2:].argmax(dim=-1) == targets).float().mean(dim=0)
+for where, span in (
+    ("2-20", slice(0, 19)),
+    ("21-39", slice(19, 38)),
+    ("40-63", slice(38, 62)),
+):
+    print(
+        f"{where}: {found['rotary']['all'][span].mean():.2f} with all hands, "
+        f"{fast[span].mean():.2f} with the two fastest"
+    )
+assert fast[:19].min() > 0.95
+assert 0.3 < fast[19:38].mean() < 0.55
+assert found["rotary"]["all"][38:].mean() < fast[38:].mean() < 0.4
+
+# %% [markdown]
+# Within the trained lengths nothing changes: training left the slow hands nothing to do. Beyond them, about four in ten
+# and three in ten are right, not far from the half and the third of keys that look alike. So the slow hands do speak up
+# out there, but nobody has taught them what to say. From 40 on they make it worse.
 
 # %% [markdown]
 # ## Test the diagnosis · more
@@ -1062,13 +1093,18 @@ assert looks_like_two[:2] == [21, 40]
 # First the two spikes of the sinusoidal table in the picture, at 34 and 59. The clock explains them as well: from 9 to
 # 34 there are 25 words, and again from 34 to 59. The table is 64 wide. In 25 words its fastest hand makes nearly four
 # turns and the next one nearly three (the cell below counts), so both positions look like position 9, which was
-# trained. (Where the spikes are varies with the start.)
+# trained. (Where the spikes are varies with the start.) A window of 16 puts the key that looks alike out of sight, and
+# the spikes grow into hills. That's how a window gets the table more answers right at 32-63 in the list above. Between
+# the hills, few are right.
 
 # %%
 for hand in (0, 1):
     print(f"25 words: {turns(25, hand, 64):.2f} turns of hand {hand} of 32")
 assert abs(turns(25, 0, 64) - 4) < 0.03
 assert abs(turns(25, 1, 64) - 3) < 0.03
+windowed = found["sinusoidal, window of 16"]["all"]
+hills = windowed[[*range(28, 37), *range(53, 60)]]  # 30 to 38 and 55 to 61
+assert hills.mean() > 2 * windowed[39:49].mean()
 
 # %% [markdown]
 # Rotary broke at new *distances*, the sinusoidal table at new *positions*. If that's so, there must be a way to help
