@@ -98,5 +98,5 @@ lock:  ## update the lock files of the course and of the site; UPGRADE=--upgrade
 		--custom-compile-command "make lock" --generate-hashes --no-strip-extras --no-annotate --output-file docs/site/requirements.txt
 
 clean:  ## remove what was built, and .venv; submissions and grades stay
-	rm -rf .venv build dist attnlib.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv build dist attnlib.egg-info .pytest_cache .mypy_cache .hypothesis
+	find . \( -name __pycache__ -o -name .ruff_cache \) -type d -prune -exec rm -rf {} +

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 LAYOUT = Layout()
 FILE = click.Path(dir_okay=False, path_type=Path)
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+PLACE = (errno.EACCES, errno.EPERM, errno.ENOTDIR)
 REFUSED = ("BadCatalogue", "BadCourse")
 """Errors of attnlib's whose text is for a person; importing the classes here would load torch."""
 KEPT = "Nothing that was there before is lost, and the same command goes on from there."
 
 
 class Commands(click.Group):
-    """Shows a CourseError or a full disk as one sentence, and exits with 1."""
+    """Shows a CourseError, a full disk or a closed folder as one sentence, and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -46,9 +47,12 @@ class Commands(click.Group):
             say(error, err=True)
             sys.exit(1)
         except OSError as error:
-            if error.errno not in DISK:
+            if error.errno in PLACE and error.filename:
+                say(f"{error.filename} cannot be used: {error.strerror}.", err=True)
+            elif error.errno in DISK:
+                say(f"{error.filename or 'A file'} cannot be written: {error.strerror}. {KEPT}", err=True)
+            else:
                 raise
-            say(f"{error.filename or 'A file'} cannot be written: {error.strerror}. {KEPT}", err=True)
             sys.exit(1)
 
 

@@ -42,6 +42,11 @@ def texts(ax: plt.Axes) -> list[str]:
     return [text.get_text() for text in ax.texts]
 
 
+@pytest.mark.parametrize("token", ["$$", "$_$"])
+def test_a_box_is_as_wide_as_its_dollar_signs(token: str) -> None:
+    assert texts(plot_boxes([Box(name=token, at=(0, 0))], [])) == [token]
+
+
 def flow() -> plt.Axes:
     return plot_flow(QUERY, KEYS, VALUES, asks=["it"], answers=WORDS, gives=["legs", "lanes"], title="a finding")
 

@@ -109,7 +109,8 @@ def _width(text: str, size: float = FONT_SIZE) -> float:
     """The width of a line of text, in inches."""
     from matplotlib.textpath import TextPath
 
-    return float(TextPath((0, 0), text, size=size).get_extents().width / 72) if text.strip() else 0.0
+    plain = text.replace("$", r"\$")  # a token may be a dollar sign
+    return float(TextPath((0, 0), plain, size=size).get_extents().width / 72) if text.strip() else 0.0
 
 
 def _number(value: float, decimals: int) -> str:

@@ -93,9 +93,8 @@ def build(
         write_if_changed(path, text.encode())
     for path, png in drawn.items():
         write_if_changed(path, png)
-    if not wanted:
-        for path in stale(layout):
-            path.unlink()
+    for line in without_lesson(layout) if not wanted else ():
+        say(line)
     return [*texts, *drawn]
 
 
@@ -124,10 +123,11 @@ def pictures(executed: NotebookNode, lesson: str) -> dict[str, bytes]:
     return found
 
 
-def stale(layout: Layout) -> list[Path]:
-    """Built notebooks whose lesson no longer exists."""
-    built = [*layout.notebooks.glob("*.ipynb"), *layout.solutions.glob("*.ipynb")]
-    return [path for path in built if path.stem not in layout.lessons()]
+def without_lesson(layout: Layout) -> list[str]:
+    """Name the notebooks beside the built ones that have no lesson: it is gone, or they are somebody's own."""
+    there, lessons = [*layout.notebooks.glob("*.ipynb"), *layout.solutions.glob("*.ipynb")], layout.lessons()
+    strange = [shown(path) for path in there if path.stem not in lessons]
+    return [f"{name} has no lesson: remove it, or move it elsewhere" for name in strange]
 
 
 def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any]) -> list[str]:
@@ -156,7 +156,7 @@ def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any])
                 if not path.is_file() or path.read_bytes() != png:
                     differences.append(f"{shown(path)} is not the figure in {shown(instructor)}")
     if not wanted:
-        differences += [f"{shown(path)} has no lesson" for path in stale(layout)]
+        differences += without_lesson(layout)
     return differences
 
 

@@ -27,7 +27,7 @@ def repository_url(root: Path) -> str | None:
     setting = urls.get("urls", {}).get("Repository")
     if setting:
         return github_url(setting)
-    command = ["git", "-C", str(root), "remote", "get-url", "origin"]
+    command = ["git", "--git-dir", str(root / ".git"), "remote", "get-url", "origin"]  # of no repository around it
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:

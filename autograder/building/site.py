@@ -66,7 +66,9 @@ would be the answer.
 
 
 def write_site(layout: Layout, folder: Path) -> None:
-    """Write all pages to `folder`, which is emptied before."""
+    """Write all pages to `folder`, which is emptied before; a CourseError if it holds something else than a site."""
+    if any(folder.glob("*")) and not (folder / "course.md").is_file():
+        raise CourseError(f"{folder} holds something else than a site, and would be emptied: name a new folder.")
     shutil.rmtree(folder, ignore_errors=True)
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         copy(path, folder)

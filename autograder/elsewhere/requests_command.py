@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import getpass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
@@ -37,8 +39,9 @@ def requests(context: click.Context, share: str, decided: bool, course: Path | N
 
     layout = Layout() if course is None else dataclasses.replace(Layout(), course=course.resolve())
     part = read_share(share, "--share")
-    context.obj = book = Requests(layout)
+    context.obj = partial(Requests, layout)  # which makes the folder: no help should
     if context.invoked_subcommand is None:
+        book = Requests(layout)
         found = book.all(part=part, decided=decided)
         for request in found:
             say(as_text(book.show(request)))
@@ -48,12 +51,12 @@ def requests(context: click.Context, share: str, decided: bool, course: Path | N
 @requests.command("take")
 @click.argument("table", type=click.Path(dir_okay=False, path_type=Path))
 @click.pass_obj
-def take(book: Requests, table: Path) -> None:
+def take(book: Callable[[], Requests], table: Path) -> None:
     """Take over TABLE, a form's CSV file with the columns student_id, assignment, exercise and text.
 
     The same table may be taken again, with the lines that came meanwhile.
     """
-    new, wrong = book.take(table)
+    new, wrong = book().take(table)
     say(f"{new} new request{'s' * (new != 1)}.")
     if wrong:
         raise CourseError("\n".join(f"Not taken: {line}." for line in wrong))
@@ -65,9 +68,9 @@ def take(book: Requests, table: Path) -> None:
 @BECAUSE
 @BY
 @click.pass_obj
-def accept(book: Requests, id: str, points: float, because: str, by: str) -> None:
+def accept(book: Callable[[], Requests], id: str, points: float, because: str, by: str) -> None:
     """Accept the request ID: its exercise gets these points, which stay when it is judged again."""
-    request = book.decide(id, because, by, points)
+    request = book().decide(id, because, by, points)
     say(f"{printable(request.student)} has {points:g} points for {request.test.removeprefix('test_')} now.")
 
 
@@ -76,9 +79,9 @@ def accept(book: Requests, id: str, points: float, because: str, by: str) -> Non
 @BECAUSE
 @BY
 @click.pass_obj
-def refuse(book: Requests, id: str, because: str, by: str) -> None:
+def refuse(book: Callable[[], Requests], id: str, because: str, by: str) -> None:
     """Refuse the request ID: the points stay."""
-    request = book.decide(id, because, by)
+    request = book().decide(id, because, by)
     say(f"Refused: {printable(request.student)} keeps the points for {request.test.removeprefix('test_')}.")
 
 

@@ -42,6 +42,6 @@ def practice(lesson: str, roster: Path, count: int, course: Path | None) -> None
     for number, level in enumerate(made.levels, 1):
         say(f"  bug {number}, level {level}: {LEVELS[level]}")
     if made.shared_by > 1:
-        say(f"There are fewer bugs than places, so one bug is given to up to {made.shared_by} students.")
+        say(f"There are too few bugs of these levels, so one is given to up to {made.shared_by} students.")
     say(f"Hand out: {shown(layout.course / 'individual' / 'release')}/STUDENT/{made.assignment}/")
     say(f"Then grade it as a lesson: python -m autograder grade FOLDER --assignment {made.assignment}")

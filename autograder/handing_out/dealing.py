@@ -13,14 +13,15 @@ Bug = Mapping[str, Any]
 
 
 def levels_for(pool: Iterable[Row], students: int, count: int) -> list[int]:
-    """The level of each bug of an assignment, the same for everybody: spread over those with a bug for each student.
+    """The level of each bug of an assignment, the same for everybody, spread over all levels that have enough bugs.
 
-    If no level has that many, it is the level with the most bugs.
+    A level comes as often as it has another bug for each student; what is left over is of the level with the most bugs.
     """
     counts = Counter(row.level for row in pool)
-    enough = [level for level in sorted(counts) if counts[level] >= students]
-    enough = enough or [level for level, _ in counts.most_common(1)]
-    return [enough[place * len(enough) // count] for place in range(count)]
+    turns = sorted((turn, level) for level, bugs in counts.items() for turn in range(bugs // students))
+    levels = [level for _, level in turns[:count]]
+    [(commonest, _)] = counts.most_common(1)
+    return sorted(levels + [commonest] * (count - len(levels)))
 
 
 def deal(

@@ -27,6 +27,8 @@ def read_lesson(path: Path) -> NotebookNode:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise CourseError(f"{shown(path)} does not exist.") from None
+    except UnicodeDecodeError as error:
+        raise CourseError(f"{shown(path)} is not in UTF-8: {error.reason} at byte {error.start}.") from None
     try:
         cells = jupytext.reads(text, fmt="py:percent").cells
     except Exception as error:

@@ -47,11 +47,6 @@ def run_source(answer: Answer, source: str) -> Any:
     return names[answer.name]
 
 
-def lesson_answers(layout: Layout) -> dict[str, Answer]:
-    """The solution of each exercise that is code, by the exercise's name, in course order."""
-    return {name: answer for lesson in layout.lessons() for name, answer in answers_in(layout, lesson).items()}
-
-
 @functools.cache
 def answers_in(layout: Layout, lesson: str) -> dict[str, Answer]:
     """Return the answers of one lesson, without whatever the other lessons import."""

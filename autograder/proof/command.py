@@ -33,7 +33,10 @@ Task = tuple[Callable[..., Proof], tuple[object, ...]]
 
 def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> None:
     """Try the checks of the exercises, of all if none is named, and show it; a CourseError if too little holds."""
-    proofs = measure(_chosen(wanted), seeds)
+    names = _chosen(wanted)
+    if page_file is not None:
+        page_file.parent.mkdir(parents=True, exist_ok=True)  # before the half hour that it takes
+    proofs = measure(names, seeds)
     total = Proof.total(proofs.values())
     console = Terminal()
     for table in (wrong_table, right_table, told_table, slips_table, cost_table):
@@ -42,7 +45,6 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
         console.print(beside_table(proofs))
     console.print(requirement_table(total))
     if page_file is not None:
-        page_file.parent.mkdir(parents=True, exist_ok=True)
         page_file.write_text(page(proofs), encoding="utf-8")
         console.print(f"The page: {shown(page_file.resolve())}", soft_wrap=True)
     complaints = [f"not met: {r.asked} ({r.found})" for r in requirements(total) if not r.holds]

@@ -1,16 +1,12 @@
 """The report on a slip as if it were on no list: a slip earns its place only if its text teaches more."""
 
 import builtins
-from collections.abc import Sequence
 from dataclasses import fields
 
 from attnlib.checks import Exercise, Misconception
 from attnlib.checks.asking.observation import Asking
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.wronglines import WORLD
-from attnlib.checks.naming.errors import exception
-from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
-from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of, findings, try_case
 from autograder.proof.answers import Answer, run_source
 from autograder.proof.counts import Withheld
@@ -35,9 +31,3 @@ def _told(exercise: Exercise, slip: Misconception, answer: Answer, program: str,
     instead = findings(exercise, attempt, trials, asking)
     said = tuple(f"{finding.title}. {finding.explanation}" for finding in instead)
     return Withheld(exercise.name, slip.id, f"{slip.title}. {slip.explanation}", said)
-
-
-def symptom(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
-    """The first symptom of a wrong answer."""
-    ways = (broken_contract(trials), one_property(exercise, trials), relation_of_numbers(exercise, trials))
-    return next((by for by in (*ways, exception(exercise, trials), gradient_cut_off(trials)) if by is not None), None)

@@ -238,6 +238,8 @@ def test_the_address_is_the_setting_or_else_the_remote(tmp_path):
     subprocess.run([*git, "init", "-q"], check=True, env=environment)
     subprocess.run([*git, "remote", "add", "origin", "git@github.com:other/fork.git"], check=True, env=environment)
     assert repository_url(tmp_path) == "https://github.com/other/fork"
+    (tmp_path / "unpacked").mkdir()
+    assert repository_url(tmp_path / "unpacked") is None  # in somebody's repository, which is not the course's
     (tmp_path / "pyproject.toml").write_text(f'[project.urls]\nRepository = "{URL}"\n', encoding="utf-8")
     assert repository_url(tmp_path) == URL
 

@@ -1,15 +1,17 @@
 """`python -m autograder`: what it prints, and what it says when it cannot."""
 
 import io
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
-from tiny_course import POINTS, RIGHT, TINY, Class
+from tiny_course import EXERCISES, POINTS, RIGHT, TINY, Class
 
 from autograder import __main__ as command_line
+from autograder.building.build_course import build
 from autograder.grading.grade_course import Graded, How, grade
 from autograder.grading.table import grading_tables
 from autograder.judging.intake.survey import survey
@@ -50,6 +52,12 @@ def test_a_file_in_place_of_a_folder(command, tmp_path):
     assert said.endswith("one.ipynb is not a folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
 
 
+def test_a_folder_that_can_be_none(command, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    said = refusal(command("new-lesson", "20_my_topic", "--into", tmp_path / "file" / "course"))
+    assert re.fullmatch(r".*/file/course/\S+ cannot be used: Not a directory\.", said)
+
+
 def test_a_folder_without_submissions(command, tmp_path):
     (tmp_path / "empty").mkdir()
     said = refusal(command("grade", tmp_path / "empty"))
@@ -68,6 +76,16 @@ def test_an_unknown_lesson_to_build(command):
 def test_a_folder_with_other_lessons_only(command, tmp_path):
     (tmp_path / "in" / "someone" / "other").mkdir(parents=True)
     assert "has no submission of 00_tiny" in refusal(command("grade", tmp_path / "in", "-a", TINY))
+
+
+@pytest.mark.slow
+def test_a_notebook_of_somebody_s_own_stays(layout):
+    layout.notebooks.mkdir()
+    own, said = layout.notebooks / "00_tiny-Copy1.ipynb", []
+    own.write_text("{}", encoding="utf-8")
+    build(layout, (), EXERCISES, None, said.append)
+    assert own.read_text(encoding="utf-8") == "{}"
+    assert said[-1] == f"{own} has no lesson: remove it, or move it elsewhere"
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from autograder.building.gallery.pages import heading, index, mistake_pages, sym
 from autograder.building.gallery.symptom_texts import SYMPTOMS
 from autograder.building.gallery.symptoms import ALWAYS, OF_TRAINING, ONCE, ONLY, SAME, symptoms
 from autograder.building.gallery.topics import ANYWHERE, TOPICS
+from autograder.lesson_text.layout import Layout
 from autograder.showing.errors import CourseError
 
 pytestmark = pytest.mark.slow
@@ -51,6 +52,13 @@ def pages(found):
 
 def symptoms_of(found, id):
     return next(one.symptoms for one in found if one.mistake.id == id)
+
+
+def test_a_folder_that_holds_something_else_is_not_emptied(tmp_path):
+    (tmp_path / "thesis.tex").write_text("all of it", encoding="utf-8")
+    with pytest.raises(CourseError, match="holds something else than a site"):
+        site.write_site(Layout(), tmp_path)
+    assert (tmp_path / "thesis.tex").read_text(encoding="utf-8") == "all of it"
 
 
 def test_every_slip_that_is_told_has_one_page(known):

@@ -118,10 +118,12 @@ def test_what_is_handed_out_has_no_answer_in_it(made):
     assert not any(bug["exercise"] in generic for bugs in bugs_of(made, NAME).values() for bug in bugs)
 
 
-def test_levels_are_those_with_a_bug_for_each_student():
+def test_a_level_comes_as_often_as_it_has_another_bug_for_each_student():
     pool = [row for row in choose.candidates(set(), lesson="10", only=None, everything=True) if row.level < max(LEVELS)]
     counts = Counter(row.level for row in pool)
-    assert levels_for(pool, 3, 4) == [2, 2, 3, 5]
+    assert levels_for(pool, 1, 4) == [1, 2, 3, 5]
+    assert levels_for(pool, counts[5] // 2, 6) == [3, 3, 3, 3, 5, 5]
+    assert levels_for(pool, counts[5], 4) == [3, 3, 3, 5]
     assert levels_for(pool, counts[5] + 1, 3) == [3, 3, 3]
     assert levels_for(pool, 10_000, 2) == [3, 3]
 

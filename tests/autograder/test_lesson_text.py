@@ -36,6 +36,12 @@ def test_a_lesson_that_saving_would_change_is_named(layout, name, settings, text
     assert changed == [f"{layout.solutions / name} is not as JupyterLab saves it"]
 
 
+def test_a_lesson_that_is_not_in_utf_8_is_named(layout):
+    layout.text(TINY).write_bytes("# %% [markdown]\n# # Übung".encode("cp1252"))
+    with pytest.raises(CourseError, match=r"00_tiny\.py is not in UTF-8: invalid continuation byte at byte 20\."):
+        read_lesson(layout.text(TINY))
+
+
 def test_the_source_is_nothing_but_the_text(source):
     assert set(source.metadata) == {"kernelspec", "language_info"}
     assert all(set(c.metadata) <= {"nbgrader", "tags"} for c in source.cells)  # and no picture to fold

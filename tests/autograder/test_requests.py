@@ -141,6 +141,12 @@ def test_a_line_that_is_no_request_is_named_and_the_others_are_taken(asked, tmp_
     assert "--share should be like 2/3, the second of three shares, got '3/2'." in asked("--share=3/2", code=1)
 
 
+def test_help_makes_no_course(tmp_path):
+    done = CliRunner().invoke(main, ["requests", "--course", str(tmp_path / "course"), "accept", "--help"])
+    assert done.exit_code == 0
+    assert not (tmp_path / "course").exists()
+
+
 def test_each_student_is_in_one_share():
     students = [f"student {number}" for number in range(100)]
     shares = [{one for one in students if in_share(one, (number, 3))} for number in (1, 2, 3)]

@@ -94,6 +94,7 @@ def test_an_editor_that_does_not_exist_is_named(file, monkeypatch, capsys):
         ("text = right", "Right: the check passes"),
         ("text = text.replace('return', 'retrun')", "The code does not run: SyntaxError"),
         ("text = text.replace('return', 'return 2 *')", "Not yet"),
+        ("text = right + '\\n# \\udcfc'", "Right: the check passes"),  # ü as an editor may save it that knows no UTF-8
     ],
 )
 def test_the_editor_repairs_the_code(file, tmp_path, monkeypatch, capsys, edit, said):
@@ -102,7 +103,7 @@ def test_the_editor_repairs_the_code(file, tmp_path, monkeypatch, capsys, edit, 
     right = opened(probe).right
     editor = tmp_path / "editor.py"
     opens = f"import sys\npath = sys.argv[1]\ntext = open(path).read()\nright = {right!r}\n"
-    editor.write_text(f"{opens}{edit}\nopen(path, 'w').write(text)")
+    editor.write_text(f"{opens}{edit}\nopen(path, 'w', encoding='utf-8', errors='surrogateescape').write(text)")
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", f"{sys.executable} {editor}")
     _, out = answered(monkeypatch, capsys, "e", "q")

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from attnlib.checks import exercises
 from autograder.__main__ import main
-from autograder.proof import counts, mutants, tables
+from autograder.proof import command, counts, mutants, tables
 from autograder.proof.counts import Cost, Fate, Judgement, Proof, Rate
 from autograder.proof.measure import slips, verdicts
 from autograder.proof.page import page
@@ -157,6 +157,15 @@ def test_the_command_prints_the_tables_and_writes_the_page(tmp_path: Path) -> No
     for name in ("fold_query_key", "split_heads", "all"):
         assert len(re.findall(rf"^ *{name} +[\d–]", done.stdout, flags=re.MULTILINE)) == 5
     assert "<td>fold_query_key</td>" in file.read_text(encoding="utf-8")
+
+
+def test_a_page_that_has_no_folder_is_told_before_anything_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "measure", lambda *_: pytest.fail("it was tried"))
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(main, ["checks", "softmax", "--page", str(tmp_path / "file" / "new" / "checks.html")])
+    assert (done.exit_code, done.stderr) == (1, f"{tmp_path / 'file' / 'new'} cannot be used: Not a directory.\n")
 
 
 def test_an_exercise_that_does_not_exist_is_one_clear_sentence() -> None:

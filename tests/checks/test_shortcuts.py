@@ -19,7 +19,7 @@ from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.right import right_answers
 from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.lesson import read_lesson
-from autograder.proof.answers import lesson_answers
+from autograder.proof.answers import solution
 
 FUNCTIONAL = "torch.nn.functional.softmax"
 METHOD = "torch.Tensor.softmax"
@@ -144,7 +144,7 @@ CODE = [name for name, exercise in exercises().items() if exercise.kind != "choi
 @pytest.mark.parametrize("name", CODE)
 def test_no_right_answer_is_taken_for_a_shortcut(name: str) -> None:
     forbidden = exercises()[name].forbidden
-    answer = lesson_answers(Layout())[name]
+    answer = solution(Layout(), exercises()[name])
     assert shortcuts(answer.source, forbidden) == []
     for right in right_answers(name):
         assert shortcuts_of(right, forbidden) == []

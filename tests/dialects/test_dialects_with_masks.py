@@ -145,7 +145,6 @@ def test_row_13_causal_flag_is_top_left(setting: Setting, k_len: int) -> None:
         assert_agree(setting, theirs, lambda: sdpa(setting, q, k, v, is_causal=True), wrt)
 
 
-@pytest.mark.skipif(torch.__version__ < (2, 5), reason="torch has enable_gqa since 2.5")
 @masks
 def test_row_13_grouped_queries(setting: Setting, kind: str) -> None:
     q, k, v = setting.normal(B, 6, N, D), setting.normal(B, 3, K, D), setting.normal(B, 3, K, 13)

@@ -130,7 +130,7 @@ def _edited(practice: Practice, opened: OpenedBug) -> Shown | None:
             file.write_text(before + "\n", encoding="utf-8")
             said = editor.replace("\\", "\\\\") if sys.platform == "win32" else editor  # its paths have backslashes
             subprocess.run([*shlex.split(said), str(file)], check=True)
-            code = file.read_text(encoding="utf-8")
+            code = file.read_text(encoding="utf-8", errors="replace")  # in a comment, say
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         _say(f"The editor `{editor}` could not be used: {getattr(error, 'strerror', '') or error}")
         return None
