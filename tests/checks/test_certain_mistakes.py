@@ -138,6 +138,37 @@ OVER_QUERIES = (
 )
 
 
+FILL_IN = """
+def fill_in(model, ids, position, k, mask_id):
+    masked = ids.clone()
+    masked[position] = mask_id
+    top = model(masked)[position].softmax(-1).topk(k)
+    return top.indices, top.values
+"""
+
+SPLIT = """
+def split_heads(x, num_heads):
+    b, n, width = x.shape
+    if width % num_heads:
+        {}
+    return x.view(b, n, num_heads, -1).transpose(1, 2)
+"""
+
+
+@pytest.mark.parametrize("refused", ["print('no')\n        return", "return ValueError('no')"])
+def test_an_error_that_is_printed_or_returned_is_none(refused: str) -> None:
+    report = run("split_heads", run_cell(SPLIT.format(refused), NOTEBOOK)["split_heads"])
+    assert report.diagnosis == "not_refused"
+    assert report.headline.startswith("accepts these inputs, but must refuse them")
+    assert "must return" not in report.message
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_has_no_shape_to_compare() -> None:
+    report = run("pairwise_dot", lambda x, y: torch.nested.nested_tensor([x[0] @ y[0].T]))
+    assert report.headline == "must return a tensor, but returned a nested tensor"
+
+
 @pytest.mark.parametrize(
     ("exercise", "source", "name"),
     [
@@ -154,6 +185,7 @@ OVER_QUERIES = (
         ("append_to_cache", APPEND, "room_lost_by_cat"),
         ("witten_bell", BELL, "one_added_to_each_count"),
         ("ov_circuit", CIRCUIT, "w_o_before_w_v"),
+        ("fill_in", FILL_IN, "text_without_a_batch"),
     ],
 )
 def test_a_mistake_that_is_certain_to_come_has_a_name(exercise: str, source: str, name: str) -> None:

@@ -39,6 +39,11 @@ def changed_before_the_gradient() -> None:
     y.sum().backward()
 
 
+def backwards_twice(loss: torch.Tensor) -> None:
+    loss.backward()
+    loss.backward()
+
+
 def before_its_value() -> None:
     print(value)  # noqa: F821
     value = 1  # noqa: F841
@@ -92,7 +97,17 @@ RAISED: list[Callable[[], Any]] = [
     lambda: bool(X),
     lambda: einops.einsum("i j -> i", X),
     lambda: einops.rearrange("i j -> j i", X),
+    lambda: X.size[0],
+    lambda: X.shape(0),
+    lambda: operator.matmul(X, nn.Linear(3, 3)),
+    lambda: X.masked_fill(X, 0.0),
+    lambda: ~X,
+    lambda: X & (X > 0),
     lambda: leaf().add_(1),
+    lambda: X.sum().backward(),
+    lambda: backwards_twice(leaf().exp().sum()),
+    lambda: torch.zeros(2, dtype=torch.long).add_(0.5),
+    lambda: leaf().numpy(),
     changed_before_the_gradient,
     lambda: NOTHING[0],
     lambda: -NOTHING,
@@ -149,6 +164,7 @@ RAISED: list[Callable[[], Any]] = [
     lambda: torch.dot(X, X),
     lambda: F.cross_entropy(X, torch.zeros(3, dtype=torch.long)),
     lambda: [1][5],
+    lambda: torch.tensor(1.0)[0],
 ]
 
 

@@ -111,7 +111,39 @@ MEANINGS = {
     (
         "masked_softmax",
         "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.",
-    ): "A tensor is changed in place",
+    ): "A tensor that requires a gradient is changed in place",
+    (
+        "train_head",
+        "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",
+    ): "No tensor behind the loss requires a gradient",
+    (
+        "train_head",
+        "RuntimeError: Trying to backward through the graph a second time (or directly access saved tensors after …)",
+    ): "`backward()` goes through the same computation twice",
+    (
+        "softmax",
+        "TypeError: 'torch.Size' object is not callable",
+    ): "`shape` takes square brackets, and a method parentheses",
+    (
+        "softmax",
+        "RuntimeError: Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+    ): "NumPy knows no gradients",
+    (
+        "QKVProjection",
+        "TypeError: unsupported operand type(s) for @: 'Tensor' and 'Linear'",
+    ): "A layer is used as if it were a matrix",
+    (
+        "CausalSelfAttention",
+        "NotImplementedError: \"bitwise_and_cpu\" not implemented for 'Float'",
+    ): "A mask holds numbers instead of True and False",
+    (
+        "split_heads",
+        "IndexError: Dimension out of range (expected to be in range of [-4, 3], but got 4)",
+    ): "A tensor does not have the axes that this line expects",
+    (
+        "write_with_cache",
+        "RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int",
+    ): "An index is not a whole number",
     (
         "masked_softmax",
         "RuntimeError: Boolean value of Tensor with more than one value is ambiguous",

@@ -121,7 +121,7 @@ TOLD = {
     "first_entry_kept": "one_entry_only for_a_batch_of_one_only for_one_number_of_axes",
     "axis_put_before": "for_a_batch_of_one_only in_another_shape for_one_number_of_axes",
     "squeezed": "in_another_shape not_for_a_batch_of_one",
-    "batch_second": "axes_in_another_order index_out_of_range",
+    "batch_second": "axes_in_another_order axes_do_not_fit",
     "entries_in_a_list": "returns_something_else",
     "results_in_a_dictionary": "returns_something_else",
 }

@@ -133,6 +133,16 @@ def test_of_two_statements_on_a_line_the_one_is_told_that_is_meant() -> None:
     assert "without `dots = dots * 2`, the answer would pass" in message
 
 
+@torch.no_grad()
+def without_a_gradient(x: Tensor, y: Tensor) -> Tensor:
+    return x @ y.mT
+
+
+def test_a_decorator_is_told_in_its_own_line() -> None:
+    message = " ".join(run("pairwise_dot", without_a_gradient).message.split())
+    assert "(`@torch.no_grad()`): without this decorator, the answer would pass" in message
+
+
 def test_an_operator_is_told_by_what_stands_behind_it() -> None:
     message = " ".join(run("layer_norm", divided_by_gain).message.split())
     assert "with another operator in place of `/` before `gain`, the answer would pass" in message

@@ -12,10 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks import Case, Exercise, exercises
-from attnlib.checks.asking.given import MODEL
 from attnlib.checks.asking.observation import Asking, Memory
 from attnlib.checks.asking.observe import input_names, observe
-from attnlib.checks.course.promises import LARGE, PROMISES, promised
+from attnlib.checks.course.promises import LARGE, PROMISES, leaves_models, promised
 from attnlib.checks.draw import Draw
 from attnlib.checks.verdict.judge import cases_of, try_case
 
@@ -68,12 +67,6 @@ def tensors(value: Any) -> list[Tensor]:
 def is_made_there(value: Any) -> bool:
     """Whether the attempt gets something else in its place, such as a model (see `asking.given`)."""
     return isinstance(value, dict) and any(" " in str(key) for key in value)
-
-
-def gets_a_model(name: str) -> bool:
-    """Whether it gets one that it has to leave as it was."""
-    has_one = any(isinstance(value, dict) and MODEL in value for value in INPUTS[name])
-    return has_one and any(case.mutation for case in CODE[name].cases)
 
 
 def plain(name: str) -> list[Tensor]:
@@ -172,10 +165,13 @@ def test_an_answer_that_changes_an_input_is_rejected(name: str, at: int) -> None
     assert is_rejected(exercise, right_but(exercise, after))
 
 
-@pytest.mark.parametrize("name", [name for name in CODE if gets_a_model(name)])
-def test_an_answer_that_leaves_a_model_in_evaluation_mode_is_rejected(name: str) -> None:
+LENT = [(n, mode) for n, e in CODE.items() for mode in (False, True) if any(leaves_models(c, mode) for c in e.cases)]
+
+
+@pytest.mark.parametrize(("name", "training"), LENT)
+def test_an_answer_that_leaves_a_model_in_another_mode_is_rejected(name: str, training: bool) -> None:
     def after(inputs: tuple[Any, ...], outputs: Outputs, _module: nn.Module | None) -> Outputs:
-        next(given for given in inputs if isinstance(given, nn.Module)).eval()
+        next(given for given in inputs if isinstance(given, nn.Module)).train(not training)
         return outputs
 
     assert is_rejected(CODE[name], right_but(CODE[name], after))

@@ -103,6 +103,10 @@ def test_a_list_that_all_calls_share_is_named(default: str, first: str, name: se
         "return F.dropout(x @ y.mT, 0.5, False).cos()",
         "total = 0\n    total += x @ y.mT\n    return total.cos()",
         "sizes = [1] * 3\n    return (x @ y.mT).reshape(sizes)",
+        "names = ['q', 'd']\n    names.sort()\n    return (x @ y.mT).cos() * len(names)",
+        "out = x @ y.mT\n    F.relu(out, inplace=True)\n    return out.cos()",
+        "layer = nn.Linear(4, 4)\n    layer.to(x.dtype)\n    return (layer(x) @ y.mT).cos()",
+        "out = x\n    def keep(z):\n        nonlocal out\n        out = z\n    keep(x @ y.mT)\n    return out.cos()",
     ],
 )
 def test_nothing_is_said_of_code_that_is_all_in_use(body: str) -> None:
@@ -235,6 +239,22 @@ def test_dropout_of_nothing_is_no_dropout(layer: str) -> None:
     source = LAYERS.replace("nn.Dropout(0.1)", layer).replace("weights @ v", "self.drop(weights) @ v")
     assert said("SelfAttention", source) == (set(), set())
     assert judged("SelfAttention", source).passed
+
+
+def test_a_function_that_is_called_by_its_class_needs_no_self() -> None:
+    helper = "    def rows(x):\n        return x.softmax(-1)\n\n    def forward"
+    called = LAYERS.replace("    def forward", helper).replace("weights @ v", "{}.rows(weights) @ v")
+    assert said("SelfAttention", called.format("SelfAttention"))[0] == set()
+    assert said("SelfAttention", called.format("self"))[0] == {"self_missing"}
+
+
+@pytest.mark.parametrize("dropped", ["self.drop(weights)", "F.dropout(weights, self.p, self.training)"])
+@pytest.mark.parametrize(("default", "certain"), [("0.0", set()), ("0.1", {"dropout_not_asked_for"})])
+def test_an_argument_that_the_contract_does_not_have_has_its_default(
+    dropped: str, default: str, certain: set[str]
+) -> None:
+    source = LAYERS.replace("d_v):", f"d_v, p={default}):").replace("Dropout(0.1)", "Dropout(p)\n        self.p = p")
+    assert said("SelfAttention", source.replace("weights @ v", f"{dropped} @ v"))[0] == certain
 
 
 def test_dropout_in_training_alone_is_not_right_where_nobody_asks_for_it() -> None:

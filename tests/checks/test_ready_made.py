@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import re
 
+import einops
 import pytest
 import torch
 import torch.nn.functional as F
@@ -81,6 +82,11 @@ def test_whatever_takes_a_softmax_is_noticed_when_it_runs(attempt, name: str) ->
     assert f"calls {name}" in told
     assert "which this exercise asks you to do without" in told
     assert "from `torch.exp`, `sum` and `amax`; `torch.logsumexp` is allowed, too" in told
+
+
+def test_a_function_of_einops_has_the_name_that_students_know() -> None:
+    report = run("little_einsum", lambda x, y, pattern: vars(einops)["ein" + "sum"](x, y, pattern))
+    assert "calls einops.einsum, which" in words(report.message)
 
 
 def test_with_torch_function_switched_off_it_is_noticed_all_the_same() -> None:

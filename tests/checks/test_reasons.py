@@ -14,6 +14,7 @@ EXAMPLES = [
     ("An operation in place", "y = x.mul_(2)", "y = x.mul(2)"),
     ("The gradient stops", "y = x.detach() @ k", "y = x @ k"),
     ("The gradient stops", "with torch.no_grad():\n    y = x @ k", "if True:\n    y = x @ k"),
+    ("The gradient stops", "@torch.no_grad()\ndef f(x):\n    return x", "def f(x):\n    return x"),
     ("A Python number", "y.append(x.item())", "y.append(x)"),
     ("A dtype written", "y = x.float() @ k", "y = x @ k"),
     ("A dtype written", "y = torch.tensor(d, dtype=torch.float64)", "y = torch.tensor(d)"),

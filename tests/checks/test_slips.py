@@ -13,6 +13,20 @@ def test_two_slips_at_once_leave_nothing_of_which_one_could_say_that_it_is_right
     assert [m.title for m in pairs if re.search(r"\b[a-z][A-Z]", m.title)] == []
 
 
+def test_of_two_slips_at_once_each_text_comes_under_its_own_title() -> None:
+    """It may go on from there: “Without it, …”."""
+    known = {m.id: m for m in exercises()["recurrent_states"].misconceptions}
+    first, *told = known["no_tanh_and_matrix_transposed"].explanation.split("\n")
+    alone = (known["no_tanh"], known["matrix_transposed"])
+    assert told == [f"{m.title}. {m.explanation}" for m in alone]
+    assert first == "Two things at once."
+
+
+def test_where_neither_mask_has_an_effect_none_is_said_to_be_in_use() -> None:
+    known = {m.id: m.explanation for m in exercises()["CausalSelfAttention"].misconceptions}
+    assert "You use" not in known["no_causal_mask_and_padding_ignored"]
+
+
 def test_a_published_case_comes_with_all_forms_of_a_slip() -> None:
     known = {m.id: m.thread for m in exercises()["MultiHeadSelfAttention"].misconceptions}
     forms = {id: thread for id, thread in known.items() if id.startswith("split_by_reshape")}

@@ -240,6 +240,7 @@ WRONG: dict[str, tuple[str, Any]] = {
     "three axes taken for granted": ("merge", merged_with_three_axes),
     "a memory that can't learn": ("mend_decoder_attention", decoder(detached=True)),
     "e to the -50 on padding": ("mend_decoder_attention", decoder(fill=-50.0)),
+    "-1e4 on padding, by the decoder": ("mend_decoder_attention", decoder(fill=-1e4)),
     "1e-7 beside a small sum": ("renormalised_causal_weights", renormalised(1e-7)),
     "float32 for float16": ("renormalised_causal_weights", renormalised(wide=True)),
     "a mask on the CPU where there is padding": ("CausalSelfAttention", causal(on_cpu=True)),

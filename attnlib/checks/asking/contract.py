@@ -16,7 +16,8 @@ LARGEST_RESULT = 10**7
 
 def is_tensor(value: Any) -> bool:
     """True for a plain tensor or parameter with all of its numbers: a subclass could answer the comparison itself."""
-    return type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided and not value.is_quantized
+    plain = type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided
+    return plain and not (value.is_quantized or value.is_nested)
 
 
 def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
@@ -72,9 +73,11 @@ def _kind_of(value: Any) -> str:
     if type(value) in (Tensor, nn.Parameter):
         if value.is_quantized:
             return "a quantized tensor"
+        if value.is_nested:
+            return "a nested tensor"
         return "a sparse tensor" if value.layout != torch.strided else "a single tensor"
     name = type(value).__name__
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+    return f"{'an' if name.lower().startswith((*'aeiou', 'nd')) else 'a'} {name}"
 
 
 def unfit_reason(kind: str, attempt: Any) -> str | None:

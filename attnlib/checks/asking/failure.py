@@ -37,6 +37,8 @@ Reason = Literal[
     "square",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
+RETURNED: tuple[Reason, ...] = ("nothing", "something_else")
+"""The ways in which the wrong kind of object is returned, where an error may have been asked for."""
 MISSING: tuple[Reason, ...] = ("missing", "in_a_list", "not_a_parameter", "shared")
 """The ways in which a parameter is missing: absent, in a plain list, a tensor nobody trains, or another's."""
 

@@ -8,6 +8,7 @@ gradients. Whatever is not restored is a changed input. Or a case writes `{HELD:
 dictionary with the same tensors, and new ones that are put into that one leave these as they are.
 """
 
+import gc
 import importlib
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -181,14 +182,17 @@ class _KeyOnce(_Once, nn.Linear):
 
 
 class Fleeting:
-    """An iterator of blocks that refuses the next one to anybody who still holds three.
+    """An iterator of blocks that refuses the next one to anybody who still holds three, or copies of many.
 
     A loop's variable holds the last block while the next is made, and some begin with the first: two are no mistake.
+    What is computed of a block is as large, and a few such tensors may be left at the end: not as many as half of them.
     """
 
     def __init__(self, blocks: Sequence[Tensor]) -> None:
         self.left = iter(blocks)
         self.given: list[weakref.ref[Tensor]] = []
+        self.size = blocks[0].numel()
+        gc.collect(1)  # what there is already is old then, and what is made from here on is young
 
     def __iter__(self) -> Iterator[Tensor]:
         return self
@@ -198,9 +202,20 @@ class Fleeting:
         if held > 2:
             details = "three were still held when the next one was asked for, and there may be thousands"
             raise ContractBroken("memory", "holds the blocks that it has read", details=details)
-        block = next(self.left).clone()
+        if (block := next(self.left, None)) is None:
+            if _young(self.size) > len(self.given) / 2:
+                details = "copies of more than half of them were still held at the end, and there may be thousands"
+                raise ContractBroken("memory", "holds the blocks that it has read", details=details)
+            raise StopIteration
+        block = block.clone()
         self.given.append(weakref.ref(block))
         return block
+
+
+def _young(size: int) -> int:
+    """Count the tensors of so many numbers that the garbage collector holds to be young, whoever has them."""
+    young = [held for generation in (0, 1) for held in gc.get_objects(generation)]
+    return sum(issubclass(type(held), Tensor) and held.numel() == size for held in young)
 
 
 MODELS = (SmallModel, SmallHeads, FourLayers, SmallTranslator, SmallReader, SmallWriter)

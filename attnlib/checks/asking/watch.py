@@ -214,4 +214,5 @@ def _called_in_python(code: CodeType, names: dict[str, Any], pattern: re.Pattern
     name = f"{names.get('__name__')}.{code.co_qualname}"
     if not pattern.search(plain(name)):
         return ""
+    name = name.replace("einops.einops.", "einops.")
     return re.sub(r"^torch\.nn\.modules\.\w+\.([A-Z]\w+)\..*", r"torch.nn.\1", name)

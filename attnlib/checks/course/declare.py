@@ -197,7 +197,7 @@ def _together(one: Misconception, other: Misconception) -> dict[str, Any]:
     return {
         "id": f"{one.id}_and_{other.id}",
         "title": f"{one.title}, and {_inside(other.title)}",
-        "explanation": f"Two things at once. {one.explanation} {other.explanation}",
+        "explanation": "Two things at once." + "".join(f"\n{m.title}. {m.explanation}" for m in (one, other)),
         "thread": one.thread or other.thread,
         "unless": "|".join(filter(None, (one.unless, other.unless))),
         "both": (one.id, other.id),

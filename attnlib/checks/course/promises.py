@@ -5,14 +5,16 @@ Inputs have to be left as they were, too. That needs no case of its own: `asking
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from attnlib.checks.asking.given import MODEL
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.exercise import Case, Exercise, Inputs
 
 LARGE = 1e3
 """Scores of this size are too large for a softmax that does not subtract the largest."""
@@ -56,6 +58,25 @@ def _has_two_axes(exercise: Exercise, case: Case) -> bool:
     return any(sum(size > 1 for size in t.shape) > 1 for t in tensors_of(exercise, case))
 
 
+def _models(inputs: Inputs) -> list[dict[str, Any]]:
+    return [value[MODEL] for value in inputs if isinstance(value, dict) and MODEL in value]
+
+
+def leaves_models(case: Case, training: bool) -> bool:
+    """True if models are lent in this mode, and compared after the call."""
+    if not case.mutation or case.raises:
+        return False
+    modes = [bool(model["mode"]) for model in _models(case.inputs(Draw("promised", dtype=case.dtype)))]
+    return bool(modes) and all(mode is training for mode in modes)
+
+
+def _in_evaluation_mode(draw: Draw, make: Callable[[Draw], Inputs]) -> Inputs:
+    inputs = make(draw)
+    for model in _models(inputs):
+        model["mode"].fill_(False)
+    return inputs
+
+
 PROMISES = (
     Promise(
         "the dtype that was given",
@@ -82,6 +103,16 @@ PROMISES = (
         _has_tensors,
     ),
     Promise(
+        "a model in evaluation mode",  # whoever calls eval() and then train() leaves it in training mode
+        partial(leaves_models, training=False),
+        lambda exercise, case: {
+            "name": "a model that comes in evaluation mode, and is left in it",
+            "inputs": partial(_in_evaluation_mode, make=case.inputs),
+            "part": "robustness" if "robustness" in exercise.parts else case.part,
+        },
+        lambda _exercise, case: leaves_models(case, training=True),
+    ),
+    Promise(
         "large scores",
         lambda case: case.times > 1 and case.probe is None,  # a probe may look at some rows alone
         lambda exercise, _case: {
@@ -106,4 +137,4 @@ def promised(exercise: Exercise) -> Iterator[Case]:
         first = next((case for case in visible if promise.can_try(exercise, case)), None)
         if first is not None:
             change = promise.change(exercise, first) if callable(promise.change) else promise.change
-            yield replace(first, part=part, **change)
+            yield replace(first, **{"part": part, **change})

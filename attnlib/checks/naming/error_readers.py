@@ -12,13 +12,22 @@ from attnlib.checks.exercise import Misconception
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 
 IMPORTS = {
+    "Counter": "from collections import Counter",
     "F": "import torch.nn.functional as F",
     "attnlib": "import attnlib",
+    "copy": "import copy",
+    "deepcopy": "from copy import deepcopy",
+    "defaultdict": "from collections import defaultdict",
+    "einops": "import einops",
     "einsum": "from einops import einsum",
+    "functools": "import functools",
+    "itertools": "import itertools",
     "math": "import math",
     "nn": "from torch import nn",
     "np": "import numpy as np",
+    "partial": "from functools import partial",
     "plt": "import matplotlib.pyplot as plt",
+    "random": "import random",
     "rearrange": "from einops import rearrange",
     "reduce": "from einops import reduce",
     "repeat": "from einops import repeat",

@@ -79,6 +79,23 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         ),
     ),
     (
+        r"TypeError: '(builtin_function_or_method|torch.Size)' object is not (subscriptable|callable)",
+        always(
+            "method_without_a_call",
+            "`shape` takes square brackets, and a method parentheses",
+            "Lengths are in a tuple, `x.shape[0]`, and `x.size(0)` asks a method for one. Other methods need their "
+            "parentheses, too, before you can take an entry of what they return: `x.tolist()[0]`.",
+        ),
+    ),
+    (
+        r"TypeError: unsupported operand .*'Linear'",
+        always(
+            "layer_for_a_matrix",
+            "A layer is used as if it were a matrix",
+            "A layer holds its matrix, and calling the layer multiplies by it: `self.w_q(x)`, not `x @ self.w_q`.",
+        ),
+    ),
+    (
         r"TypeError: cannot assign .* as parameter",
         always(
             "tensor_over_parameter",
@@ -135,6 +152,15 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         ),
     ),
     (
+        r"\w+: (.*only supports boolean masks|~ .operator.invert|.bitwise_\w+. not implemented)",
+        always(
+            "numbers_for_a_mask",
+            "A mask holds numbers instead of True and False",
+            "`&`, `|`, `~` and masked_fill need dtype bool, and torch.ones and torch.zeros make float32 unless you say "
+            "otherwise. Pass dtype=torch.bool where the mask is made, or compare: `mask == 0`.",
+        ),
+    ),
+    (
         r"\w+: (The last argument passed to `einops\.\w+` must be a string|Tensor type unknown to einops .*'str')",
         always(
             "pattern_first",
@@ -144,7 +170,45 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         ),
     ),
     (
-        r"RuntimeError: .*(leaf Variable that requires grad|modified by an inplace operation)",
+        r"RuntimeError: .*leaf Variable that requires grad",
+        always(
+            "leaf_changed_in_place",
+            "A tensor that requires a gradient is changed in place",
+            "An operation with a trailing underscore, `+=` or an assignment to a slice writes into it, and autograd "
+            "can't follow that. A step of training changes weights in `with torch.no_grad():`. For anything else, such "
+            "as an input, make a new tensor.",
+        ),
+    ),
+    (
+        r"RuntimeError: element 0 of tensors does not require grad",
+        always(
+            "no_gradient_required",
+            "No tensor behind the loss requires a gradient",
+            "`backward()` goes back to tensors with requires_grad=True, and found none. Say `.requires_grad_()` of the "
+            "weights before you use them, of copies if they are inputs. `.detach()`, `.item()`, torch.tensor(...) and "
+            "torch.no_grad() on the way to the loss cut it off, too.",
+        ),
+    ),
+    (
+        r"RuntimeError: Trying to backward through the graph a second time",
+        always(
+            "graph_used_twice",
+            "`backward()` goes through the same computation twice",
+            "The first time frees what it needs. Compute the loss anew in each step, from the weights, and `.detach()` "
+            "whatever you carry over from the step before. `retain_graph=True` would only hide the mistake.",
+        ),
+    ),
+    (
+        r"RuntimeError: Can't call numpy\(\) on Tensor that requires grad",
+        always(
+            "numpy_has_no_gradient",
+            "NumPy knows no gradients",
+            "`.detach()` would only silence this error: no gradient comes back through NumPy. Compute with torch's own "
+            "functions, which nearly always have the same names.",
+        ),
+    ),
+    (
+        r"RuntimeError: .*modified by an inplace operation",
         always(
             "changed_in_place",
             "A tensor is changed in place",
@@ -158,7 +222,8 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "none_for_a_tensor",
             "None is used as if it were a tensor",
             "An argument that may be left out is None then: ask `if mask is not None:` before you use it. A function "
-            "without a `return` gives None, too.",
+            "without a `return` gives None, too, and so does `.grad` before backward(), or of a tensor that was "
+            "computed from others: a new weight needs `.detach().requires_grad_()`.",
         ),
     ),
     (r"TypeError: .*(missing \d+ |takes .* arg|unexpected keyword|combination of)", symptom("arguments_do_not_fit")),
@@ -171,14 +236,15 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "number, which Python counts from the end: `max(0, …)` keeps it inside. Print its shape.",
         ),
     ),
+    (r"IndexError: (Dimension out of range|too many indices)", symptom("axes_do_not_fit")),
     (r"(RuntimeError|IndexError): .*(out of bounds|out of range)", symptom("index_out_of_range")),
     (
-        r"IndexError: (tensors used as indices must be long|.*only integer)",
+        r"\w+: (tensors used as indices must be long|.*only integers|Expected .*argument #1 'indices')",
         always(
             "index_of_floats",
             "An index is not a whole number",
-            "Square brackets take integers (or True and False). Ids are integers already: index the table with them "
-            "as they are, `table[ids]`. If a division gives the index, write `//`.",
+            "Square brackets take integers (or True and False), and so does nn.Embedding. Ids are integers already: "
+            "index the table with them as they are, `table[ids]`. If a division gives the index, write `//`.",
         ),
     ),
     (
@@ -186,7 +252,8 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         symptom("memory_lies_otherwise"),
     ),
     (
-        r"RuntimeError: .*(xpected .*dtype|same dtype|same datatype|scalar type|floating point type|for the source)",
+        r"RuntimeError: .*(xpected .*dtype|same dtype|same datatype|scalar type|floating point type|for the source"
+        r"|can't be cast)",
         symptom("dtypes_do_not_fit"),
     ),
     (r"(EinopsError|RuntimeError: .*einsum)", symptom("pattern_does_not_fit")),

@@ -13,20 +13,22 @@ from attnlib.checks.naming.error_readers import Names
 from attnlib.checks.naming.errors import names_of
 from attnlib.checks.naming.one_change.written import Written
 from attnlib.checks.naming.syntax import (
+    attributes_set,
     drops_numbers,
     forgotten_layers,
     idle_calls,
     is_functional_dropout,
     is_of_the_notebook,
-    is_self,
     layers_of,
     listed,
     loops_over,
     lost_by,
+    names_called,
     names_filled,
     names_read,
     position_of,
     repeats_an_object,
+    zero_by_default,
 )
 
 HEADING = "What your code shows"
@@ -72,11 +74,7 @@ class _Slips:
         self.exercise, self.written, self.wrong = exercise, written, wrong
         self.classes = [n for n in written.tree.body if isinstance(n, ast.ClassDef)]
         self.functions = [n for n in ast.walk(written.tree) if isinstance(n, ast.FunctionDef)]
-        self.attributes = {
-            n.attr
-            for n in ast.walk(written.tree)
-            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and is_self(n.value)
-        }
+        self.attributes = attributes_set(written.tree)
 
     def _line(self, node: ast.AST) -> str:
         number = getattr(node, "lineno", 1)
@@ -85,12 +83,14 @@ class _Slips:
 
     def methods(self) -> Iterator[Misconception]:
         """A method without `self`, one whose name nobody calls, and a layer that `__init__` forgets."""
+        attributes = {ast.unparse(n) for n in ast.walk(self.written.tree) if isinstance(n, ast.Attribute)}
         for node in self.classes:
             own = [n for n in node.body if isinstance(n, ast.FunctionDef)]
             yield from (self._forgotten(*found) for method in own for found in forgotten_layers(method))
             for method in own:
                 first = method.args.args[0].arg if method.args.args else None
-                if not method.decorator_list and first in (None, *names_of(self.exercise).arguments):
+                by_class = f"{node.name}.{method.name}" in attributes  # then it gets no object
+                if not (method.decorator_list or by_class) and first in (None, *names_of(self.exercise).arguments):
                     yield _finding(
                         "self_missing",
                         f"`{method.name}` has no `self`",
@@ -160,11 +160,11 @@ class _Slips:
 
     def lost_results(self) -> Iterator[Misconception]:
         """Statements that compute a new tensor, and that nobody keeps."""
-        layers = layers_of(self.written.tree)
+        layers, no_tensors = layers_of(self.written.tree), names_called(self.written.tree)
         for function in self.functions:
             called = loops_over(function, layers)
             for node in ast.walk(function):
-                if isinstance(node, ast.Expr) and (what := lost_by(node.value, layers, called)):
+                if isinstance(node, ast.Expr) and (what := lost_by(node.value, layers, called, no_tensors)):
                     yield _finding(
                         "result_not_kept",
                         f"The result of line {node.lineno} is not kept",
@@ -176,9 +176,9 @@ class _Slips:
     def dropout(self) -> Iterator[Misconception]:
         """Dropout that nobody asked for, or that does not know of evaluation mode."""
         wanted = self.exercise.kind == "module" and "dropout" in argument_names(self.exercise.reference)
-        idle = idle_calls(self.written.tree)
+        idle, zeros = idle_calls(self.written.tree), set().union(*map(zero_by_default, self.functions))
         for node in (n for n in ast.walk(self.written.tree) if isinstance(n, ast.Call)):
-            if not wanted and drops_numbers(node) and id(node) not in idle:
+            if not wanted and drops_numbers(node, zeros) and id(node) not in idle:
                 mode = ", at least in training, where gradients are checked" * (self.exercise.kind == "module")
                 yield _finding(
                     "dropout_not_asked_for",

@@ -56,16 +56,17 @@ _TEXTS = {
     ),
     "nothing_returned": (
         "Nothing is returned",
-        "A function returns what follows `return`; without one it returns None. End it with the result: `return …`.",
+        "A function returns what follows `return`; without one it returns None. End it with the result: `return …`. "
+        "(What changes a list returns None, too: `return rows.append(x)`.)",
     ),
     "printed_instead": (
-        "The result is printed, not returned",
+        "Something is printed, but nothing is returned",
         "Printed numbers can be read, but nothing can be computed with them. Return the result: `return …`.",
     ),
     "not_refused": (
         "Inputs that cannot work are accepted",
-        "The contract rules these inputs out, and your code accepts them as if nothing were wrong. Check them first, "
-        "and raise the exception that the contract names.",
+        "The contract rules these inputs out, and your code raises nothing. Check them first, and `raise` the "
+        "exception that the contract names: one that is only printed or returned stops nobody.",
     ),
     "refused_otherwise": (
         "Not the exception that the contract asks for",

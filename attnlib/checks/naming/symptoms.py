@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnlib.checks.asking.failure import Reason
+from attnlib.checks.asking.failure import RETURNED, Reason
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.diagnose import not_explained
 from attnlib.checks.naming.isolate import isolate
@@ -141,7 +141,7 @@ def _named(found: Found | None, of: str = "", more: str = "") -> Misconception |
 
 def _of_kind(wrong: Sequence[Trial]) -> Found | None:
     """The wrong parameters, or the wrong kind of result."""
-    failures = [t.got.failure for t in wrong if t.got.failure is not None]
+    failures = [t.got.failure for t in wrong if t.got.failure is not None and not _is_taken(t)]
     if not failures or len({f.kind for f in failures}) > 1:
         return None
     reason = failures[0].reason
@@ -154,11 +154,21 @@ def _of_kind(wrong: Sequence[Trial]) -> Found | None:
 
 def _of_errors(wrong: Sequence[Trial]) -> Found | None:
     """Inputs that have to be refused."""
-    if not all(t.case.raises or t.case.part == "error" for t in wrong):
+    if not all(map(_must_be_refused, wrong)):
         return None
     if any(t.difference is not None and t.difference.aspect == "mutation" for t in wrong):
         return None  # they are refused, but something is left behind
-    return ("not_refused" if all(t.got.failure is None for t in wrong) else "refused_otherwise", ())
+    return ("not_refused" if all(map(_is_taken, wrong)) else "refused_otherwise", ())
+
+
+def _must_be_refused(trial: Trial) -> bool:
+    return trial.case.raises or trial.case.part == "error"
+
+
+def _is_taken(trial: Trial) -> bool:
+    """True if no error was raised where one was asked for, whatever was returned instead."""
+    failure = trial.got.failure
+    return _must_be_refused(trial) and (failure is None or failure.reason in RETURNED)
 
 
 def _of_gradients(wrong: Sequence[Trial], all_of_them: bool = False) -> Found | None:

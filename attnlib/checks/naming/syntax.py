@@ -7,16 +7,24 @@ from typing import Any
 
 from torch import Tensor, nn
 
-KEEPS_NOTHING = ("backward", "add", "remove", "index_copy", "register_hook", "retain_grad", "share_memory", "item")
+KEEPS_NOTHING = (
+    *("backward", "add", "remove", "sort", "index_copy", "register_hook", "retain_grad", "share_memory", "item"),
+)
 """Methods of tensors that act by themselves, and methods that lists and sets have as well."""
 EINOPS = ("einsum", "rearrange", "reduce", "repeat")
 
 
+def attributes_set(tree: ast.AST) -> set[str]:
+    """The attributes that are set on `self`."""
+    attributes = (n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    return {n.attr for n in attributes if is_self(n.value)}
+
+
 def layers_of(tree: ast.AST) -> set[str]:
-    """The attributes that are set to an object of some class: layers."""
+    """The attributes that are set to an object of some class: layers, without those that work in place."""
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and not _given(node.value, "inplace"):
             called = ast.unparse(node.value.func).rpartition(".")[2]
             if called[:1].isupper():
                 found |= {t.attr for t in node.targets if isinstance(t, ast.Attribute) and is_self(t.value)}
@@ -44,16 +52,29 @@ def is_functional_dropout(node: ast.Call) -> bool:
     return re.fullmatch(r"(F|(torch\.)?nn\.functional|functional|torch)\.(\w+_)?dropout\w*", called) is not None
 
 
-def drops_numbers(node: ast.Call) -> bool:
-    """True if it makes a dropout layer or calls the function with a probability other than 0."""
+def drops_numbers(node: ast.Call, zeros: Collection[str] = ()) -> bool:
+    """True if it makes a dropout layer or calls the function with a probability other than 0.
+
+    `zeros` are the arguments that are 0, since the contract has none of that name and this is their default.
+    """
     layer = re.fullmatch(r"((torch\.)?nn\.)?\w*Dropout\d?d?", ast.unparse(node.func)) is not None
     off = [*node.args[:1], *_given(node, "p")] if layer else [*node.args[1:3], *_given(node, "p", "training")]
-    never = any(isinstance(value, ast.Constant) and not value.value for value in off)
+    never = any(
+        not value.value if isinstance(value, ast.Constant) else ast.unparse(value).removeprefix("self.") in zeros
+        for value in off
+    )
     return (layer or is_functional_dropout(node)) and not never
 
 
 def _given(node: ast.Call, *names: str) -> list[ast.expr]:
     return [keyword.value for keyword in node.keywords if keyword.arg in names]
+
+
+def zero_by_default(function: ast.FunctionDef) -> set[str]:
+    """The arguments with the default 0, 0.0, False or None."""
+    own = function.args
+    given = [*zip(own.args[::-1], own.defaults[::-1], strict=False), *zip(own.kwonlyargs, own.kw_defaults, strict=True)]
+    return {argument.arg for argument, value in given if isinstance(value, ast.Constant) and not value.value}
 
 
 def position_of(node: ast.Name) -> tuple[int, int]:
@@ -75,10 +96,16 @@ def is_of_the_notebook(name: str, value: Any, constants: bool) -> bool:
     return isinstance(value, Tensor | nn.Module)
 
 
-def lost_by(value: ast.expr, layers: set[str], called: Collection[str] = ()) -> str:
+def names_called(tree: ast.AST) -> set[str]:
+    """The names that are called, as a model is: none of them is a tensor."""
+    return {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+
+
+def lost_by(value: ast.expr, layers: set[str], called: Collection[str] = (), no_tensors: Collection[str] = ()) -> str:
     """Name the result that a statement of this expression throws away; empty if it may do something else as well.
 
-    `layers` are the attributes that hold a layer, `called` the variables that hold one.
+    `layers` are the attributes that hold a layer, `called` the variables that hold one; a method of what is in
+    `no_tensors` may change it, as `model.double()` does.
     """
     if isinstance(value, ast.BinOp | ast.UnaryOp | ast.Compare):
         return f"`{_short(value)}` is"
@@ -89,7 +116,7 @@ def lost_by(value: ast.expr, layers: set[str], called: Collection[str] = ()) -> 
     if not isinstance(value.func, ast.Attribute):
         return ""
     name, owner = value.func.attr, value.func.value
-    if any(k.arg == "out" for k in value.keywords) or name.endswith("_"):
+    if _given(value, "out", "inplace") or name.endswith("_") or ast.unparse(owner) in no_tensors:
         return ""
     if is_self(owner):
         return f"`self.{name}(…)` is" if name in layers else ""
@@ -112,7 +139,8 @@ def names_read(function: ast.FunctionDef) -> set[str]:
     changed = {
         n.target.id for n in ast.walk(function) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
     }
-    return found | changed
+    shared = {name for n in ast.walk(function) if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
+    return found | changed | shared
 
 
 def names_filled(function: ast.FunctionDef) -> set[str]:

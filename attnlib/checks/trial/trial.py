@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observation import Observation
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.trial.compare import Difference, first_difference
@@ -16,6 +17,12 @@ class Trial:
     expected: Observation
     got: Observation
     difference: Difference | None
+
+    @property
+    def failure(self) -> Failure | None:
+        """The reason for having no result; None also where an error was asked for, and something else was returned."""
+        accepted = self.difference is not None and self.difference.how == "accepted"
+        return None if accepted else self.got.failure
 
 
 def judged(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Trial:

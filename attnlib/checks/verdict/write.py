@@ -65,7 +65,7 @@ def write_report(
     printed = next((t.got.printed for t in trials if t.got.printed), "")
     if printed:
         sections.append(Section("Your code printed (in the first case)", printed.rstrip()[:600], fixed=True))
-    shown = chosen.got.failure if chosen is not None else failure
+    shown = chosen.failure if chosen is not None else failure
     return Report(
         exercise=exercise.name,
         **_counted(exercise, parts),
@@ -141,7 +141,7 @@ def _explain_failure(
     order = list(exercise.parts)
     assert chosen is not None
     assert chosen.difference is not None
-    aspect, failure = chosen.difference.aspect, chosen.got.failure
+    aspect, failure = chosen.difference.aspect, chosen.failure
     if failure is not None and failure.kind == "unwritten" and exercise.kind == "function":
         return words.of_failure(failure), []  # nothing more can be said yet; a module may be half written
     if failure is not None and failure.kind == "forbidden":

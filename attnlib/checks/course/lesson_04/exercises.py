@@ -182,6 +182,18 @@ def _weight_on_padding(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     return output[:0], ((weights != 0) & ~inputs[2][:, None, None]).to(weights.dtype)
 
 
+def _far_below_zero(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Attend with scores near -20,000, all of them: no weight changes but where padding gets a number for its score."""
+    assert asked.shapes is not None
+    width = asked.shapes["w_q.bias"][0]
+    d = width // _SIZES["h"]
+    first = torch.arange(width) % d == 0  # the first column of each head is the same number in every query
+    for layer, sign in (("w_q", 1.0), ("w_k", -1.0)):
+        weight = torch.eye(*asked.shapes[f"{layer}.weight"]) * ~first[:, None]
+        asked.load({f"{layer}.weight": weight, f"{layer}.bias": sign * first * (2e4 * d**0.5) ** 0.5})
+    return asked(*inputs)
+
+
 _SIZES: dict[str, Any] = {"b": 2, "q": 5, "k": 11, "h": 3, "d": 7, "d_memory": 13}
 _OTHER_SIZES: dict[str, Any] = {"b": 5, "q": 3, "k": 7, "h": 2, "d": 3, "d_memory": 11}
 
@@ -244,6 +256,14 @@ MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
             inputs=partial(_padded, **_SIZES),
             part="padding",
             probe=_weight_on_padding,
+        ),
+        Case(
+            name="scores far below zero, and padding",
+            inputs=partial(_padded, **_SIZES),
+            part="padding",
+            dtype=torch.float64,
+            magnitude=FEW_LEFT,
+            probe=_far_below_zero,
         ),
         Case(
             name="padding, on another device",
@@ -381,6 +401,16 @@ def _padded_texts(
     return inputs
 
 
+def _scored_far_below_zero(draw: Draw) -> tuple[Tensor, ...]:
+    """Draw the same with scores near -20,000, all of them, as for several heads above."""
+    x, memory, x_is_real, memory_is_real, w_q, w_k, w_v = _padded_texts(3, 5, 7, 7, 3, 11)(draw)
+    x[..., 0] = memory[..., 0] = 1.0
+    for w, sign in ((w_q, 1), (w_k, -1)):  # in the first column nothing but this
+        w[:, 0] = 0.0
+        w[0, 0] = sign * (2e4 * w.shape[1] ** 0.5) ** 0.5
+    return x, memory, x_is_real, memory_is_real, w_q, w_k, w_v
+
+
 def _where_x_is_real(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     """Set the results at padded queries to zero: the contract leaves them open."""
     padded = ~inputs[2][..., None]
@@ -420,6 +450,13 @@ MEND_DECODER_ATTENTION = WrittenExercise(
             probe=_where_x_is_real,
         ),
         Case(name="no weight on padding", inputs=_padded_texts(3, 5, 7, 7, 3, 11), probe=_weight_of_real_queries),
+        Case(
+            name="scores far below zero",
+            inputs=_scored_far_below_zero,
+            dtype=torch.float64,
+            magnitude=FEW_LEFT,
+            probe=_where_x_is_real,
+        ),
         Case(name="a shorter memory", inputs=_padded_texts(5, 11, 3, 7, 5, 13), probe=_where_x_is_real, hidden=True),
         Case(name="one query", inputs=_padded_texts(3, 3, 7, 5, 2, 3), probe=_where_x_is_real, hidden=True),
         Case(name="d_v as large as d_k", inputs=_padded_texts(3, 5, 5, 7, 3, 3), probe=_where_x_is_real, hidden=True),

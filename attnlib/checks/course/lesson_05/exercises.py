@@ -470,15 +470,15 @@ CAUSAL_SELF_ATTENTION = WrittenExercise(
 )
 
 
-def _padded(draw: Draw, *, b: int, h: int, n: int, side: str) -> tuple[Tensor, Tensor]:
+def _padded(draw: Draw, *, b: int, h: int, n: int, side: str, shift: float = 0.4) -> tuple[Tensor, Tensor]:
     """Scores (b, h, n, n), and which keys of each sentence are real: padding on one side, or here and there."""
     if side == "anywhere":
         real = draw.integers(0, 2, (b, n)) > 0
         real[:, [0, n // 2, n - 1]] = torch.tensor([True, False, True])
-        return draw.normal(b, h, n, n, scale=1.3, shift=0.4), real
+        return draw.normal(b, h, n, n, scale=1.3, shift=shift), real
     lengths, places = draw.integers(1, n, (b, 1)), torch.arange(n)
     real = places < lengths if side == "right" else places >= n - lengths
-    return draw.normal(b, h, n, n, scale=1.3, shift=0.4), real
+    return draw.normal(b, h, n, n, scale=1.3, shift=shift), real
 
 
 MEND_PADDED_CAUSAL_WEIGHTS = WrittenExercise(
@@ -501,6 +501,12 @@ MEND_PADDED_CAUSAL_WEIGHTS = WrittenExercise(
             magnitude=FEW_LEFT,
         ),
         Case(name="as many sentences as heads", inputs=partial(_padded, b=3, h=3, n=5, side="right")),
+        Case(
+            name="scores far below zero",
+            inputs=partial(_padded, b=3, h=2, n=7, side="anywhere", shift=-2e4),
+            dtype=torch.float64,
+            magnitude=FEW_LEFT,
+        ),
         Case(name="on another device", inputs=partial(_padded, b=3, h=2, n=7, side="right"), other_device=True),
         Case(name="other sizes, right", inputs=partial(_padded, b=7, h=1, n=5, side="right"), hidden=True),
         Case(name="other sizes, left", inputs=partial(_padded, b=3, h=5, n=11, side="left"), hidden=True),

@@ -44,7 +44,7 @@ def _text(
     """
     ids = draw.integers(0, vocab, (n,))
     ids[n // 2], ids[-1] = 0, vocab - 1
-    model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead, window=window, dropout=False)
+    model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead, window=window, training=False)
     embed = model[MODEL]["weights"]["embed"]
     embed[:fixed] = 0.0
     embed[fixed:] -= embed[fixed:].mean(dim=0) if fixed + 1 < vocab else 0.0
@@ -69,6 +69,7 @@ REACH = WrittenExercise(
         Case(name="a text of one character", inputs=partial(_text, n=1, vocab=5, ahead=0)),
         Case(name="a logit that never changes", inputs=partial(_text, n=7, vocab=5, ahead=1, fixed=1)),
         Case(name="a model whose logits change little", inputs=partial(_text, n=7, vocab=5, ahead=1, size=1e-3)),
+        Case(name="a model whose logits change too little", inputs=partial(_text, n=7, vocab=5, ahead=1, size=2e-7)),
         Case(name="a model whose logits hardly change", inputs=partial(_text, n=7, vocab=5, ahead=1, size=1e-9)),
         Case(name="a single logit that changes", inputs=partial(_text, n=7, vocab=2, ahead=1, fixed=1)),
         Case(
@@ -249,13 +250,13 @@ INVENT_CONTROL = WrittenExercise(
 
 
 def _lessons(
-    draw: Draw, *, steps: int, b: int, n: int, vocab: int, training: bool = True, optimiser: str = ""
+    draw: Draw, *, steps: int, b: int, n: int, vocab: int, ahead: int = 0, training: bool = True, optimiser: str = ""
 ) -> tuple[Any, ...]:
     """Draw learning rates that rise and fall, all of them different."""
     ids = draw.integers(0, vocab, (steps, b, n + 1))
     rates = 0.05 + 0.3 * draw.normal(steps).sigmoid()
     make = ({OPTIMISER: optimiser},) if optimiser else ()
-    return _model(draw, vocab=vocab, max_len=n + 3, training=training, learns=True), ids, rates, *make
+    return _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead, training=training, learns=True), ids, rates, *make
 
 
 TRAIN_WRITER = WrittenExercise(
@@ -266,6 +267,7 @@ TRAIN_WRITER = WrittenExercise(
     excused={
         "the device that was given": "The losses may be collected as Python's numbers.",
         "large scores": "The model is given, and its logits are not large.",
+        "a model in evaluation mode": "It's put into training mode, and left there.",
     },
     cases=(
         Case(name="seven steps", inputs=partial(_lessons, steps=7, b=3, n=5, vocab=11)),
@@ -278,6 +280,7 @@ TRAIN_WRITER = WrittenExercise(
         ),
         Case(name="one excerpt in a step", inputs=partial(_lessons, steps=5, b=1, n=7, vocab=5)),
         Case(name="a single guess in an excerpt", inputs=partial(_lessons, steps=5, b=3, n=1, vocab=7)),
+        Case(name="a model that sees one too far", inputs=partial(_lessons, steps=3, b=2, n=5, vocab=7, ahead=1)),
         Case(
             name="a model that comes in evaluation mode",
             inputs=partial(_lessons, steps=3, b=2, n=5, vocab=7, training=False),

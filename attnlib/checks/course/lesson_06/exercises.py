@@ -303,6 +303,16 @@ _PADDED_AND_STRIDED = Case(
     mutation=True,
 )
 
+_LARGE_AND_PADDED = Case(
+    name="large scores, and padding",
+    inputs=partial(_padded, lengths=(5, 7, 2, 3, 4), sizes=(12, 3, 2.65)),
+    probe=_at_real_positions,
+    part="mask",
+    dtype=torch.float64,
+    times=1000.0,
+    magnitude=1e3,
+)
+
 KEY_MASKS = (
     "padding_on_queries",
     "padding_on_the_heads",
@@ -342,15 +352,7 @@ ENCODER_BLOCK = WrittenExercise(
         _PADDED_AND_STRIDED,
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
         padding_case("a single real word", lengths=(1, 11, 6), sizes=(20, 5), hidden=True),
-        Case(
-            name="large scores, and padding",
-            inputs=partial(_padded, lengths=(5, 7, 2, 3, 4), sizes=(12, 3, 2.65)),
-            probe=_at_real_positions,
-            part="mask",
-            dtype=torch.float64,
-            times=1000.0,
-            magnitude=1e3,
-        ),
+        _LARGE_AND_PADDED,
         Case(
             name="padding, on another device",
             inputs=partial(_padded, lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
@@ -534,6 +536,7 @@ POST_NORM_BLOCK = WrittenExercise(
         *_mask_by_mask("mask"),
         _PADDED_AND_STRIDED,
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
+        _LARGE_AND_PADDED,
     ),
     pairs=("first_sum_not_normed", "second_sum_without_x", "padding_looked_at"),
     few={"attention": ("no_scale", "over_queries"), "masks": KEY_MASKS},

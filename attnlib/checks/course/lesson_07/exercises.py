@@ -251,6 +251,7 @@ TRAIN_WITH_WARMUP = WrittenExercise(
     excused={
         "the device that was given": "The losses may be collected as Python's numbers.",
         "large scores": "The model is given, and its logits are not large.",
+        "a model in evaluation mode": "The model comes in training mode.",
     },
     cases=(
         Case(name="seven steps", inputs=partial(_to_train, **_STEPS)),

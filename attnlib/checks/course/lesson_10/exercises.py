@@ -173,13 +173,22 @@ def part_of(scores: Tensor, v: Tensor) -> Three:
 
 
 def _parts(
-    draw: Draw, *, b: int, q: int, d: int, h: int = 0, parts: int = 2, scale: float = 1.5, empty: tuple[int, ...] = ()
+    draw: Draw,
+    *,
+    b: int,
+    q: int,
+    d: int,
+    h: int = 0,
+    parts: int = 2,
+    scale: float = 1.5,
+    shift: float = 0.0,
+    empty: tuple[int, ...] = (),
 ) -> tuple[Tensor, ...]:
     """Draw parts of 3, 4, 5 … keys; those named in `empty` are closed in every other row."""
     lead = (b, h) if h else (b,)
     found: list[Tensor] = []
     for number in range(parts):
-        scores = draw.normal(*lead, q, 3 + number, scale=scale)
+        scores = draw.normal(*lead, q, 3 + number, scale=scale, shift=shift)
         if number in empty:
             scores[:, ::2] = -torch.inf
         found += part_of(scores, draw.normal(*lead, 3 + number, d, shift=0.4))
@@ -218,6 +227,7 @@ MERGE = WrittenExercise(
         ),
         _of_parts("an axis of heads", b=2, q=5, d=3, h=3),
         _of_parts("scores of some 100", b=2, q=5, d=3, scale=200.0, part="robustness"),
+        _of_parts("scores far below zero", b=2, q=5, d=3, shift=-2e4, part="robustness"),
         _of_parts("three parts, the first two first", b=2, q=5, d=3, parts=3, part="in any order", probe=_left_first),
         _of_parts("three parts, the last two first", b=2, q=5, d=3, parts=3, part="in any order", probe=_right_first),
         _of_parts("the first part is empty", b=2, q=5, d=3, empty=(0,), part="empty parts"),

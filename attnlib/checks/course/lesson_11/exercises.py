@@ -355,14 +355,23 @@ OV_CIRCUIT = WrittenExercise(
 
 
 def _two_sentences(
-    draw: Draw, *, b: int, n: int, head: int, sizes: Mapping[str, Any] = _SIZES, unknown: bool = False, **more: Any
+    draw: Draw,
+    *,
+    b: int,
+    n: int,
+    head: int,
+    sizes: Mapping[str, Any] = _SIZES,
+    exchanged: bool = False,
+    **more: Any,
 ) -> tuple[Any, ...]:
-    model, ids, head = _ablated(draw, b=b, n=n, at=(head,), sizes=sizes, unknown=unknown, **more)
-    return model, ids, draw.integers(0, sizes["vocab"], (b, n)), head
+    """Draw two sentences; an id that is unknown to the model is in the first or, if they are exchanged, the other."""
+    model, ids, head = _ablated(draw, b=b, n=n, at=(head,), sizes=sizes, **more)
+    other = draw.integers(0, sizes["vocab"], (b, n))
+    return (model, other, ids, head) if exchanged else (model, ids, other, head)
 
 
 def _patched(name: str, head: int, part: str = "values", b: int = 3, n: int = 5, **more: Any) -> Case:
-    made = {name: more.pop(name) for name in ("sizes", "unknown", "training", "hooks") if name in more}
+    made = {name: more.pop(name) for name in ("sizes", "unknown", "exchanged", "training") if name in more}
     return Case(name=name, inputs=partial(_two_sentences, b=b, n=n, head=head, **made), part=part, **more)
 
 
@@ -386,6 +395,14 @@ PATH_PATCH = WrittenExercise(
         _patched("the model afterwards", 2, **_AS_IT_WAS),
         _patched("a model in training mode", 0, **_AS_IT_WAS, training=True),
         _patched("the model after an error: one id is unknown to it", 1, **_AS_IT_WAS, unknown=True, raises=True),
+        _patched(
+            "the model after an error: one id of the other sentence is unknown to it",
+            1,
+            **_AS_IT_WAS,
+            unknown=True,
+            exchanged=True,
+            raises=True,
+        ),
         _patched("other sizes", 0, b=2, n=7, sizes=_WIDE, hidden=True),
         _patched("other sizes, afterwards", 1, b=2, n=7, sizes=_WIDE, hidden=True, **_AS_IT_WAS),
     ),

@@ -263,7 +263,7 @@ def trained_with_gradients_cleared_last(reader, ids, wanted, rate):
 
 class TrainedByAnObject:
     def __call__(self, reader, ids, wanted, rate):
-        self.reader, self.optimiser = reader.train(), torch.optim.AdamW(list(reader.parameters()), lr=rate)
+        self.reader, self.optimiser = reader, torch.optim.AdamW(list(reader.parameters()), lr=rate)
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimiser, [rate], len(ids))
         return torch.stack([self.step(*batch) for batch in zip(ids, wanted, strict=True)])
 

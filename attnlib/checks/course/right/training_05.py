@@ -79,7 +79,7 @@ class Trainer:
     def step(self, model, excerpt, rate):
         self.optimiser.param_groups[0].update(lr=rate)
         self.optimiser.zero_grad()
-        guesses = model(excerpt)[:, :-1]
+        guesses = model(excerpt[:, :-1])
         loss = F.cross_entropy(guesses.permute(0, 2, 1), excerpt[:, 1:], reduction="sum") / excerpt[:, 1:].numel()
         loss.backward()
         self.optimiser.step()

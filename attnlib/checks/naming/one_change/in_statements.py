@@ -65,7 +65,9 @@ def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
     if isinstance(node, ast.With):
         yield Repair(ast.If(ast.Constant(True), node.body, []), "removal", "its lines outside of")
     if isinstance(node, ast.FunctionDef) and node.decorator_list:
-        yield Repair(changed(node, decorator_list=[]), "removal", "no decorator before")
+        first, *more = node.decorator_list
+        clause = f"without {'these decorators' if more else 'this decorator'}"
+        yield Repair(changed(node, decorator_list=[]), "removal", clause=clause, at=first)
     for i, statement in enumerate(node.body):
         if isinstance(statement, ast.For) and isinstance(statement.body[-1], ast.Return) and len(statement.body) > 1:
             loop = changed(statement, body=statement.body[:-1])

@@ -117,8 +117,9 @@ def _own(node: Any, new: ast.AST) -> Iterator[str]:
         yield "tuple"
     elif isinstance(node, ast.If | ast.IfExp):
         yield "condition"
-    elif isinstance(node, ast.With):
-        yield from (f"{_name(getattr(item.context_expr, 'func', item.context_expr))}()" for item in node.items)
+    elif isinstance(node, ast.With | ast.FunctionDef):
+        around = [item.context_expr for item in node.items] if isinstance(node, ast.With) else node.decorator_list
+        yield from (f"{_name(getattr(one, 'func', one))}()" for one in around)
     elif isinstance(node, ast.Name) and TRUTHS.search(node.id):
         yield "mask"
 

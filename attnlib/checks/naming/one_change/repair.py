@@ -16,7 +16,7 @@ class Repair:
     kind: str
     what: str = ""
     clause: str = ""
-    """A clause beginning with "if" that replaces these words; `OLD` marks where it quotes the old node's text."""
+    """A clause that replaces these words; `OLD` marks where it quotes the old node's text."""
     at: ast.AST | None = None
     """The node whose line is shown, if not the changed node itself."""
 
