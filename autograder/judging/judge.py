@@ -150,7 +150,6 @@ class Judge:
             "expression": question.expression,
             "kind": question.exercise.kind,
             "forbidden": list(question.exercise.forbidden),
-            **self.together.groups[question.test][0].as_asked(),
         }
 
     def _passed(self, attempt: Run, question: Question, given: frozenset[str], stuck: Stuck) -> Outcome | None:
@@ -182,9 +181,9 @@ class Judge:
             return Outcome(failed(exercise, self.budget.failure()))
         task = self._task(attempt, question, given, stuck)
         asked = Outcome(failed(exercise, UNANSWERED))
-        child = self.together.fresh(task, given, self.together.groups[question.test][0])
+        child = self.together.fresh(task, question, given)
         try:
-            parsed = child.ask(task)
+            parsed = child.ask({**task, **self.together.first})
             asked.left_out, asked.unseen = frozenset(parsed["left_out"]), parsed["unseen"]
             if parsed["shortcuts"]:
                 asked.report = failed(exercise, _forbidden(parsed["shortcuts"][0]))
@@ -202,17 +201,14 @@ class Judge:
     def _left(self, task: dict[str, Any], verdict: Verdict, given: frozenset[str], seed: int) -> dict[str, bool]:
         """Return the parts of the answer that hold in the hidden cases; none if the answer can't even be called."""
         self.budget.check_real_time()
-        parts = verdict.report.parts
+        parts, question = verdict.report.parts, verdict.question
         if self.budget.is_spent:
             return dict.fromkeys(parts, False)
-        if self.together.takes(
-            task, verdict.question, given, lambda child: self._holding(child, verdict, seed) == parts
-        ):
+        if self.together.takes(task, question, given, lambda child: self._holding(child, verdict, seed) == parts):
             return parts
-        child = self.together.fresh(task, given, self.together.groups[verdict.question.test][0])
-        left = dict.fromkeys(parts, False)
+        child, left = self.together.fresh(task, question, given), dict.fromkeys(parts, False)
         try:
-            child.ask(task)
+            child.ask({**task, **self.together.first})
             left = self._holding(child, verdict, seed)
         except Died:
             pass

@@ -51,10 +51,6 @@ class Terms:
         """All of these names."""
         return sorted(self.refused | {f"attnlib.{name}" for name in self.withheld})
 
-    def as_asked(self) -> dict[str, Any]:
-        """Return what a process on these terms is told when it begins."""
-        return {"refused": sorted(self.refused), "library": view(self.withheld, self.lent)}
-
 
 Group = tuple[Terms, Terms]
 """A question's own terms, and those of the process that its group shares."""
@@ -66,14 +62,18 @@ class Together:
     def __init__(self, sandbox: Sandbox, budget: Budget, groups: Mapping[str, Group]) -> None:
         self.sandbox, self.budget, self.groups = sandbox, budget, groups
         self.terms: Terms | None = None
+        self.first: dict[str, Any] = {}
+        """What its first task says besides, and no other."""
         self.late: frozenset[str] = frozenset()
         self.child: Child | None = None
 
-    def fresh(self, task: dict[str, Any], given: frozenset[str], terms: Terms) -> Child:
-        """Fork a process on these terms, and send it the task; the one before ends."""
+    def fresh(self, task: dict[str, Any], question: Question, given: frozenset[str], *, shared: bool = False) -> Child:
+        """Fork a process for this task, on the question's own terms or its group's; the one before ends."""
         self.part()
-        self.child = self.sandbox.fork(given, imported_late(task["cells"]), terms.as_asked()["library"])
-        self.terms, self.late = terms, self.sandbox.late
+        self.terms = self.groups[question.test][shared]
+        self.first = {"refused": sorted(self.terms.refused), "library": view(self.terms.withheld, self.terms.lent)}
+        self.child = self.sandbox.fork(given, imported_late(task["cells"]), self.first["library"])
+        self.late = self.sandbox.late
         return self.child
 
     def takes(
@@ -84,22 +84,20 @@ class Together:
         The process ends unless it does. The attempt gets little time, for which the submission doesn't pay.
         """
         own, group = self.groups[question.test]
-        if self.terms is None or not (
-            own <= self.terms <= group and self.late.issuperset(imported_late(task["cells"]))
-        ):
+        fits = self.terms is not None and own <= self.terms <= group
+        if not (fits and is_refused(task["forbidden"]) and self.late.issuperset(imported_late(task["cells"]))):
             self.part()
-        if not is_refused(task["forbidden"]) or (self.child is None and own == group):
-            self.part()
+        if self.child is None and (own == group or not is_refused(task["forbidden"])):
             return False
-        child, passes = self.child or self.fresh(task, given, group), False
+        lives = self.child is not None
+        child, passes = self.child or self.fresh(task, question, given, shared=True), False
+        asked = task if lives else {**task, **self.first}
         child.patience = self.sandbox.limits.time.waiting_again
         spent, began = child.spent, time.thread_time()
         try:
             child.cpu = child.look()["cpu"] or child.cpu
             spent = child.spent
-            passes = child.ask({**task, **(self.terms or group).as_asked()}).get("shortcuts") == [] and judge(
-                child
-            )  # an earlier answer may have forged this
+            passes = child.ask(asked).get("shortcuts") == [] and judge(child)  # an earlier answer may have forged this
         except Died:
             pass
         finally:
