@@ -14,7 +14,7 @@ from attnlib.checks import course
 from attnlib.checks.asking.limits import on_the_cpu
 from attnlib.checks.asking.observation import Asking, Memory
 from attnlib.checks.asking.time_limits import TimeLimits
-from attnlib.checks.asking.window import interrupts_held
+from attnlib.checks.asking.window import go_on_handling, interrupts_held
 from attnlib.checks.course.another import another
 from attnlib.checks.standing.kept import in_a_notebook, note
 from attnlib.checks.standing.own_code import keep_answer
@@ -45,12 +45,13 @@ def run(
     """
     exercise, memory = course.find(name), _memory(name, torch.get_default_dtype())
     require_device(device)
-    asking = Asking(seed=seed, limits=limits, memory=memory)
+    asking, before = Asking(seed=seed, limits=limits, memory=memory), sys.exc_info()[1]
     with interrupts_held(), torch.inference_mode(False), on_the_cpu():
         report = run_exercise(exercise, attempt, asking, hidden=hidden, dtype=dtype)
-        if device == "cpu" or not report.passed or not any(case.other_device for case in exercise.cases):
-            return report
-        return run_exercise(exercise, attempt, replace(asking, device=device), hidden=hidden, dtype=dtype)
+        if device != "cpu" and report.passed and any(case.other_device for case in exercise.cases):
+            report = run_exercise(exercise, attempt, replace(asking, device=device), hidden=hidden, dtype=dtype)
+    go_on_handling(before)
+    return report
 
 
 _MEMORIES: dict[tuple[str, torch.dtype], Memory] = {}

@@ -25,6 +25,20 @@ AGAIN = 1.0  # seconds after which a second Ctrl-C raises anywhere, as something
 RAISE_IN = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
+SET_HANDLED = ctypes.pythonapi.PyErr_SetHandledException
+SET_HANDLED.argtypes, SET_HANDLED.restype = [ctypes.py_object], None
+
+
+def go_on_handling(before: BaseException | None) -> None:
+    """Make `before` the exception that is being handled.
+
+    Python goes on handling one that a trace function raised while a `with` block was left: every later traceback of the
+    notebook would begin with it.
+    """
+    if sys.exc_info()[1] is not before:
+        SET_HANDLED(before)
+
+
 class Interrupts:
     """The user's Ctrl-C, unlike a KeyboardInterrupt that an attempt raises: noted, and raised where that is allowed."""
 
