@@ -62,9 +62,11 @@ class Requests:
     """The requests of one course."""
 
     def __init__(self, layout: Layout) -> None:
+        if not layout.course.is_dir():
+            raise CourseError(f"{layout.course}: required is a course's folder, and there is none.")
         self.course = NbgraderCourse(layout.course)
         self.folder = layout.course / "requests"
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(exist_ok=True)
 
     def take(self, table: Path) -> tuple[int, list[str]]:
         """Take over a form's table; return the number of new requests, and a clause for each line that isn't one."""

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,10 +27,13 @@ class Journal:
 
     def __init__(self, course: Path) -> None:
         self.path = course / "watched.jsonl"
-        self.answered: list[Answered] = list(self._read())
-        self.keys = {one.key for one in self.answered}
-        self.last = {(one.student, one.lesson): one.key for one in self.answered}
+        self.answered: list[Answered] = []
+        self.keys: set[str] = set()
+        self.last: dict[tuple[str, str], str] = {}
         """The key of each student's last answer in a lesson."""
+        self.judged: defaultdict[str, list[float]] = defaultdict(list)
+        """The times at which a student's attempts were judged."""
+        self._note(self._read())
 
     def _read(self) -> Iterator[Answered]:
         if not self.path.is_file():
@@ -56,9 +60,15 @@ class Journal:
             except OSError:
                 os.truncate(self.path, size)
                 raise
-        self.answered += answers
-        self.keys |= {one.key for one in answers}
-        self.last |= {(one.student, one.lesson): one.key for one in answers}
+        self._note(answers)
+
+    def _note(self, answers: Iterable[Answered]) -> None:
+        for one in answers:
+            self.answered.append(one)
+            self.keys.add(one.key)
+            self.last[one.student, one.lesson] = one.key
+            if one.how == "judged":
+                self.judged[one.student].append(one.at)
 
     def free_at(self, student: str, most: int, now: float) -> float:
         """Return the time a student may be judged again, now or later, if `most` attempts an hour are judged.
@@ -66,6 +76,5 @@ class Journal:
         A time more than an hour ahead of this clock comes from a clock that was wrong, and counts
         for nothing.
         """
-        times = sorted(one.at for one in self.answered if one.student == student and one.how == "judged")
-        recent = [at for at in times if abs(now - at) < HOUR]
+        recent = sorted(at for at in self.judged[student] if abs(now - at) < HOUR)
         return now if len(recent) < most else recent[-most] + HOUR

@@ -147,6 +147,13 @@ def test_help_makes_no_course(tmp_path):
     assert not (tmp_path / "course").exists()
 
 
+def test_a_course_that_is_not_there_is_said_and_not_made(tmp_path):
+    done = CliRunner().invoke(main, ["requests", "--course", str(tmp_path / "typo")])
+    assert done.exit_code != 0
+    assert "required is a course's folder, and there is none" in f"{done.output}{done.exception}"
+    assert not (tmp_path / "typo").exists()
+
+
 def test_each_student_is_in_one_share():
     students = [f"student {number}" for number in range(100)]
     shares = [{one for one in students if in_share(one, (number, 3))} for number in (1, 2, 3)]
