@@ -15,6 +15,7 @@ from typing import Any
 
 from attnlib.checks.asking.ready_made import EINSUM, FAMILIES
 from attnlib.checks.asking.shortcuts import shortcuts
+from attnlib.checks.course import called
 from attnlib.checks.exercise import Exercise
 from autograder.judging.budget import Budget
 from autograder.judging.cells_around import imported_late
@@ -123,7 +124,8 @@ class Together:
 def lent_to(assignment: Assignment) -> frozenset[str]:
     """Return the exercises of other lessons whose answers the lesson's cells go on with, as they ask for them."""
     asked = {name for source in assignment.given for name in re.findall(r"yours_or_ours\(\s*[\"'](\w+)", source)}
-    return frozenset(asked - {question.exercise.name for question in assignment.questions})
+    asked -= {question.exercise.name for question in assignment.questions}
+    return frozenset(name for name in asked if getattr(called(name), "right", ""))
 
 
 def is_refused(forbidden: Iterable[str]) -> bool:

@@ -3,6 +3,7 @@
 import ast
 import functools
 from pathlib import Path
+from typing import Any
 
 import attnlib
 from attnlib.checks import course
@@ -82,8 +83,8 @@ def view(names: frozenset[str] = frozenset(), lent: frozenset[str] = frozenset()
 
 
 def _right_answer(name: str) -> str:
-    right = str(getattr(course.find(name), "right", ""))
-    return with_imports(right, right)[0]
+    exercise: Any = course.find(name)
+    return with_imports(exercise.right, exercise.right)[0]
 
 
 def _names(tree: ast.Module) -> set[str]:

@@ -8,9 +8,11 @@ from attnlib.checks import exercises
 from attnlib.checks.course import right
 from autograder.judging.cells_around import imported_late
 from autograder.judging.judge import Judge, Run
+from autograder.judging.together import Terms
 from autograder.lesson_text.assignment import Question
 from autograder.sandbox.probe import NOTHING, probe
 from autograder.sandbox.process import Sandbox
+from autograder.sandbox.views import view, withheld
 
 pytestmark = pytest.mark.slow
 
@@ -69,9 +71,21 @@ def test_no_child_waits_for_torch_s_compiler_but_one_that_trains(judge):
     assert [has([]), has(LATE[:1]), has(LATE)] == [[], LATE[:1], sorted(LATE)]
 
 
+@pytest.mark.parametrize("names", sorted({tuple(sorted(withheld(e))) for e in exercises().values()}), ids=" ".join)
+def test_attnlib_can_be_imported_without_what_an_exercise_withholds(judge, names):
+    library = view(frozenset(names))
+    child = judge.sandbox.fork(library=library)
+    child.ask({**NOTHING, "library": library, "expression": "__import__('attnlib').__name__"})
+    told = child.listen()
+    child.close()
+    assert (told["missing"], told["value"]) == (None, {"text": "attnlib"})
+
+
 def judged(judge, exercise, source, expression):
     cells = [{"name": "answer", "source": source, "role": "answer"}]
     question = Question("test", exercises()[exercise], expression, "answer", exercises()[exercise].points)
+    terms = Terms(frozenset(), frozenset(), frozenset())
+    judge.together.groups = {question.test: (terms, terms)}
     return judge._ask(Run(cells, []), question, frozenset(), []).report
 
 
