@@ -146,7 +146,7 @@ class Judge:
             "run": attempt.run,
             "stuck": stuck,
             "show": [],
-            "shown": self._shown(attempt, given),
+            "shown": self._shown(attempt, given, self.together.groups[question.test][0].lent),
             "expression": question.expression,
             "kind": question.exercise.kind,
             "forbidden": list(question.exercise.forbidden),
@@ -224,7 +224,7 @@ class Judge:
         attempt = RemoteAttempt(child, None, self.budget.check_real_time)
         return parts_left(verdict.question.exercise, attempt, parts, Asking(seed=seed))
 
-    def _shown(self, attempt: Run, given: frozenset[str]) -> dict[str, Any]:
+    def _shown(self, attempt: Run, given: frozenset[str], lent: frozenset[str]) -> dict[str, Any]:
         """Return the values that demonstrations bind and that need what is withheld: every student has seen them.
 
         They are computed in a process of their own, in which no student's code runs.
@@ -235,7 +235,7 @@ class Judge:
         child = self.sandbox.fork(given, imported_late(own))
         with self.budget.counting(child):
             try:
-                request = {"cells": own, "show": list(attempt.show), "library": view()}
+                request = {"cells": own, "show": list(attempt.show), "library": view(lent=lent)}
                 found = child.ask(request, self.sandbox.limits.time.cells_cpu).get("shown")
             except Died:
                 return {}
