@@ -17,6 +17,7 @@ from typing import Any
 
 from attnlib.checks.asking.attempt import Attempt, Local
 from attnlib.checks.asking.clock import Clock, Patience
+from attnlib.checks.asking.inputs import values_in
 from attnlib.checks.asking.limits import quiet
 from attnlib.checks.asking.observation import AS_IN_A_NOTEBOOK, Asking, Observation
 from attnlib.checks.asking.observe import observe
@@ -73,6 +74,10 @@ def _from_record(record: dict[str, str] | None) -> Misconception | None:
     return None if record is None else replace(known[record["id"]], explanation=record["explanation"])
 
 
+def _numbers_in(trial: Trial) -> int:
+    return sum(value.numel() for value in values_in(trial.expected.inputs))
+
+
 @dataclass
 class Search:
     """A search for the one change that makes a wrong answer pass its trials."""
@@ -118,7 +123,8 @@ class Search:
 
     @cached_property
     def _telling(self) -> list[Trial]:
-        return sorted(self.trials, key=lambda t: (t.difference is None, t.case.other_device))
+        """The trials, the wrong ones first. The smallest of them is tried with every edit."""
+        return sorted(self.trials, key=lambda t: (t.difference is None, t.case.other_device, _numbers_in(t)))
 
     @cached_property
     def _others(self) -> list[tuple[Case, Observation, Asking]]:
