@@ -775,7 +775,8 @@ show(
 # - Cut the images into their $n = (side/patch)^2$ patches, row by row, and the pixels inside a patch row by row as
 #   well. `cut` does it for one size; yours must do it for all. (`patch` divides `side`.)
 # - `embed`, an `nn.Linear` from patch² to `d_model`. `positions`, an `nn.Parameter` `(n, d_model)`, is added; start it
-#   with `0.5 * torch.randn(n, d_model)`.
+#   with `0.5 * torch.randn(n, d_model)`. (The check fills in its own weights, so it can't see the start; the training
+#   below needs it.)
 # - `blocks`, an `nn.ModuleList` of `depth` encoder blocks with `mlp_ratio=2.0` and the `dropout` that was given: your
 #   `EncoderBlock`, or `attnlib.EncoderBlock`. Then `norm`, an `nn.LayerNorm`, the mean over the patches, and `head`,
 #   an `nn.Linear` to ten logits.

@@ -9,8 +9,8 @@ from nbformat.v4 import new_code_cell
 from attnlib.checks.asking.ready_made import ATTENTION, EINSUM
 from autograder.judging.cells_around import plain_text
 from autograder.judging.judge import Judge
-from autograder.judging.settle import settle
 from autograder.judging.retries import Run
+from autograder.judging.settle import settle
 from autograder.judging.together import Together, groups_of, is_refused
 from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment

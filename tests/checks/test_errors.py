@@ -210,6 +210,16 @@ def test_an_error_of_the_learners_own_is_not_called_that_of_torch() -> None:
     assert "torch's" not in report.message
 
 
+def not_transposed(x: Tensor, y: Tensor) -> Tensor:
+    return x @ y
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_of_a_traceback_in_an_error_s_words_the_last_line_is_told() -> None:
+    message = run("pairwise_dot", torch.jit.script(not_transposed)).message
+    assert "RuntimeError: Expected size for first two dimensions" in " ".join(message.split())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("beside", "name"), [(True, "RuntimeError: ShapeError"), (False, "ShapeError")])
 def test_a_package_need_not_lie_in_site_packages(tmp_path: Path, beside: bool, name: str) -> None:

@@ -113,10 +113,12 @@ def failure_of(error: BaseException) -> Failure:
     except BaseException:
         said = "(a message that cannot be printed)"
     name, special = _names(type(error))
-    first_lines = " ".join(said.strip().split("\n")[:3])[:400]
+    lines = said.strip().split("\n")
+    is_trace = any(line.startswith("Traceback") for line in lines)  # as TorchScript's: it ends with what went wrong
+    told = " ".join(lines[-1:] if is_trace else lines[:3])[:400]
     return Failure(
         "raised",
-        f"{special}{first_lines}".rstrip(": "),
+        f"{special}{told}".rstrip(": "),
         line,
         source,
         own,
