@@ -181,8 +181,8 @@ class Practice:
     def give_up(self) -> Shown:
         """Show the one change that repairs the code, or the right option, and the reason; it is asked again soon."""
         opened = self._now_open()
-        if self.round is not None:
-            self.round.given_up += 1
+        if round := self._round_of(opened):
+            round.given_up += 1
         return self._close(opened, GIVEN_UP, "The bug" if isinstance(opened, OpenedBug) else "The answer")
 
     def _open(self, round: Round, told: list[str]) -> Shown:
@@ -200,6 +200,11 @@ class Practice:
             raise Refused("Nothing is open: practice() opens a bug or a question.")
         return self.opened
 
+    def _round_of(self, opened: Opened) -> Round | None:
+        """The round in which it was opened; None if another one has begun since."""
+        begun = self.round is not None and any(item.card == opened.card for item in self.round.asked)
+        return self.round if begun else None
+
     def _open_bug(self) -> OpenedBug:
         opened = self._now_open()
         if not isinstance(opened, OpenedBug):
@@ -212,8 +217,8 @@ class Practice:
 
     def _found(self, opened: Opened, told: str) -> Shown:
         cost = opened.hints + opened.wrong
-        if self.round is not None:
-            self.round.solved += 1
+        if round := self._round_of(opened):
+            round.solved += 1
         return self._close(opened, SOLVED if not cost else WITH_HELP if cost < MOST_COSTS else GIVEN_UP, told)
 
     def _close(self, opened: Opened, rating: str, told: str) -> Shown:
