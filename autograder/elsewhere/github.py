@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from autograder.elsewhere.package import GRADER, package_files, template, write_folder
+from autograder.elsewhere.package import GRADER, WEIGHTS, package_files, template, write_folder
 from autograder.elsewhere.run import publish, seed_of_environment, settings, verdict_on
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import to_text
@@ -42,6 +42,8 @@ def pack(layout: Layout, lesson: str, target: Path) -> Path:
     wheel = next(name for name in grader if name.endswith(".whl"))
     files[f"student/{wheel}"] = grader[wheel]
     files[f"student/{lesson}.ipynb"] = to_text(notebook).encode()
+    if WEIGHTS in grader:
+        files[f"student/{WEIGHTS}"] = grader[WEIGHTS]
     files["student/.github/workflows/checks.yml"] = template("checks.yml", LESSON=lesson, WHEEL=wheel)
     return write_folder(target, files, ("instructor/setup.sh",))
 

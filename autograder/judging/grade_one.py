@@ -7,7 +7,7 @@ from typing import Any
 
 import nbformat
 
-from autograder.judging.intake.folder import collect
+from autograder.judging.intake.folder import HandedIn, collect
 from autograder.judging.submission import Judged, Task, judge_task
 from autograder.judging.verdict import pages
 from autograder.lesson_text.assignment import Assignment
@@ -40,9 +40,11 @@ def grade(
     """
     assignment = Assignment.read(Path(source))
     seed = secrets.randbits(128) if seed is None else seed
+    left_out: tuple[str, ...] = ()
     try:
-        files = _files(submission, assignment.name)
-        judged = judge_task(Task("", assignment.name, to_text(assignment.source), files, seed), layers)
+        handed_in = _handed_in(submission, assignment.name)
+        left_out = handed_in.remarks
+        judged = judge_task(Task("", assignment.name, to_text(assignment.source), handed_in.files, seed), layers)
     except NotGraded as reason:
         judged = Judged.failed("", assignment.name, reason)
     html = pages(nbformat.reads(judged.notebook, as_version=4)) if judged.notebook else {}
@@ -52,7 +54,7 @@ def grade(
         "points": sum(judged.points.values()) if judged.problem is None else None,
         "max_points": sum(most.values()),
         "problem": judged.problem,
-        "remarks": list(judged.remarks),
+        "remarks": [*left_out, *judged.remarks],
         "again": judged.passing or bool(judged.fault),
         "fault": judged.fault,
         "tests": {
@@ -62,8 +64,8 @@ def grade(
     }
 
 
-def _files(submission: str | PathLike[str] | bytes, lesson: str) -> dict[str, bytes]:
+def _handed_in(submission: str | PathLike[str] | bytes, lesson: str) -> HandedIn:
     if isinstance(submission, bytes):
-        return {f"{lesson}.ipynb": submission}
+        return HandedIn({f"{lesson}.ipynb": submission})
     path = Path(submission)
-    return collect(path, lesson).files if path.is_dir() else {f"{lesson}.ipynb": path.read_bytes()}
+    return collect(path, lesson) if path.is_dir() else HandedIn({f"{lesson}.ipynb": path.read_bytes()})

@@ -46,11 +46,10 @@ def watch(
     with alone(layout.course):
         layers = probe(sandbox)
         say(layers, err=True)
-        prepare(layout, ())
+        lessons = layout.gradable(())
+        prepare(layout, tuple(lessons))
         nbgrader = NbgraderCourse(layout.course, submitted=None if folder is None else folder.resolve())
-        arrivals = (
-            Exchange(nbgrader, layout.lessons()) if folder is None else Folder(folder.resolve(), layout.lessons())
-        )
+        arrivals = Exchange(nbgrader, lessons) if folder is None else Folder(folder.resolve(), lessons)
         how = How(layers=layers, workers=workers or len(os.sched_getaffinity(0)))
         watching = Watch(layout, nbgrader, arrivals, how, most=attempts, say=lambda text: say(text))
         say(f"Watching {shown(arrivals.inbound if isinstance(arrivals, Exchange) else arrivals.submitted)}")

@@ -144,7 +144,7 @@ class Watch:
             return self._failed(attempt, f"its feedback could not be released: {first_line(error)}")
         self.troubles.pop(attempt.key, None)
         score = graded.problem or f"{graded.points:g} of {graded.max_points:g} points"
-        self._note(attempt, "judged", score)
+        self._note(attempt, "judged", "; ".join([score, *graded.remarks]))
         return True
 
     def _write_feedback(self, attempt: Attempt, graded: Graded) -> None:

@@ -13,7 +13,7 @@ import yaml
 from tiny_course import POINTS, RIGHT, TINY, cell, make_layout
 
 from autograder.building.build_course import prepare
-from autograder.elsewhere import github
+from autograder.elsewhere import github, package
 from autograder.elsewhere.run import seed_of_environment
 from autograder.in_nbgrader.course_files import course_seed
 from autograder.lesson_text.notebook import read_notebook, write_notebook
@@ -135,6 +135,23 @@ def test_what_somebody_answered_in_the_checkout_is_not_handed_out(tmp_path):
     assert "NotImplementedError" in cell(handed_out, "pairwise_dot").source
     (wheel,) = student.glob("*.whl")
     assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".ipynb")]
+
+
+def test_the_published_weights_come_with_the_lesson_that_needs_them(packed, tmp_path, monkeypatch):
+    """In the student's repository as in the instructor's."""
+    monkeypatch.setattr(package, "FOR_WEIGHTS", TINY[:2])
+    student = github.pack(packed[0], TINY, tmp_path / "packed") / "student"
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "pip").write_text('#!/bin/bash\necho "$*" >> "$CALLS"\n')
+    (tools / "pip").chmod(0o755)
+    command = steps(student / ".github" / "workflows" / "checks.yml")["Install the course"]
+    setting = {"PATH": f"{tools}:/usr/bin:/bin", "CALLS": str(tmp_path / "calls")}
+    as_runner(command, student, **setting)
+    assert (tmp_path / "calls").read_text().splitlines()[-1].endswith(f"--requirement {package.WEIGHTS}")
+    (student / package.WEIGHTS).unlink()
+    as_runner(command, student, **setting)
+    assert (tmp_path / "calls").read_text().splitlines()[-1].endswith("[course]")
 
 
 def test_what_is_wrong_is_one_sentence(packed, tmp_path, monkeypatch):

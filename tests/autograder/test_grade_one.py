@@ -40,6 +40,15 @@ def test_what_is_no_notebook_is_not_graded_and_not_zero(layout):
     assert (found["points"], found["problem"], found["tests"]) == (None, "the notebook is not JSON", {})
 
 
+def test_what_is_left_out_of_a_folder_is_said(layout, tmp_path):
+    """An answer that reads it fails for want of it."""
+    (tmp_path / f"{TINY}.ipynb").write_text("{")
+    (tmp_path / "numbers.txt").symlink_to("nowhere")
+    found = autograder.grade(layout.solutions / f"{TINY}.py", tmp_path)
+    assert found["problem"] == "the notebook is not JSON"
+    assert found["remarks"] == ["left out: numbers.txt is a link, and no file of its own"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("times", "points"), [(1, POINTS["pairwise_dot"]), (2, None)])
 def test_a_fault_of_the_grader_s_own_is_tried_again_once(released, layout, monkeypatch, times, points):

@@ -11,6 +11,7 @@ from attnlib.checks.practising import choose
 from attnlib.checks.practising.assigned import check
 from attnlib.checks.practising.difficulty import LEVELS
 from autograder.__main__ import main
+from autograder.building import build_course
 from autograder.grading import grade_course
 from autograder.grading.grade_course import How, grade
 from autograder.handing_out.assigning import assign, bugs_of, pool_of
@@ -24,6 +25,7 @@ from autograder.report.collect import collect
 from autograder.report.practised import KINDS, by_kind
 from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
+from autograder.watching.watch import Watch
 
 LESSON, NAME, COUNT = "10", "practice_10", 3
 CLASS = ("ada", "bob", "cyd")
@@ -254,3 +256,16 @@ def test_nbgrader_s_own_command_grades_it_alike(made, tmp_path):
     assert scores == {"ada": 3 * COUNT, "bob": 0}
     [bug, *_] = dealt["bob"]
     assert bug["explanation"] not in (layout.course / "feedback" / "bob" / NAME / f"{NAME}.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sandboxed")
+def test_a_watch_answers_it_as_a_lesson(made, tmp_path, monkeypatch):
+    layout = dataclasses.replace(made, course=tmp_path / "course")
+    shutil.copytree(made.course, layout.course)
+    hand_in(layout, "ada", bugs_of(layout, NAME)["ada"])
+    monkeypatch.setattr(build_course, "prepare", lambda *_: [])  # of all lessons
+    monkeypatch.setattr(Watch, "forever", lambda watch: [*watch.arrivals.look(set()), watch.round()])
+    done = CliRunner().invoke(main, ["watch", str(layout.course / "submitted"), "--course", str(layout.course)])
+    assert f"ada {NAME}: judged: {3 * COUNT} of {3 * COUNT} points" in done.output
+    assert (layout.course / "feedback" / "ada" / NAME / f"{NAME}.html").is_file()

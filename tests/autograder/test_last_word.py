@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 from test_watch import StandIn, exchange, judged, settle, watch  # noqa: F401
-from tiny_course import RIGHT, TINY, Class
+from tiny_course import POINTS, RIGHT, TINY, Class
 
 from autograder.__main__ import main
 from autograder.grading.grade_course import How
@@ -110,6 +110,16 @@ def test_a_disk_that_is_full_at_the_feedback_is_no_failure_of_the_attempt(exchan
     watch.round()
     assert judged(watch) == ["ann"]
     assert exchange.is_released("ann")
+
+
+def test_what_is_odd_about_an_attempt_is_said_with_its_points(klass, watch):  # noqa: F811
+    """As in `grade`'s table: else the line of one that earns nothing for being late says that it earned everything."""
+    notebook = klass.submit("a", RIGHT)
+    (notebook.parent / "more").symlink_to("nowhere")
+    assert settle(watch) == 1
+    points = sum(POINTS.values())
+    left_out = "left out: more is a link, and no file of its own"
+    assert watch.lines == [f"a {TINY}: judged: {points} of {points} points; {left_out}"]
 
 
 def test_who_hands_in_what_cannot_be_read_is_told_why(klass, watch):  # noqa: F811

@@ -9,6 +9,7 @@ import attnlib
 from attnlib.checks.asking.attempt import Local, Terms
 from attnlib.checks.asking.given import GENERATOR, HELD, MODEL, SmallModel, described, made, note
 from attnlib.checks.asking.observe import observe
+from attnlib.checks.check import run
 from attnlib.checks.exercise import Case, Exercise
 from autograder.sandbox.inside.wire import LENGTHS, decode, encode
 
@@ -27,6 +28,18 @@ def test_over_the_wire_it_is_the_same_model() -> None:
     here, again = made((small(), {GENERATOR: 3}))
     assert torch.equal(there(ids), here(ids))
     assert torch.equal(torch.rand(5, generator=generator), torch.rand(5, generator=again))
+
+
+@pytest.mark.parametrize(
+    ("exercise", "shown"),
+    [
+        ("train_and_film", ("model, 6 tensors (7, 4)", "make = torch.optim.SGD")),
+        ("invent_control", ("generator = torch.Generator().manual_seed(",)),
+    ],
+)
+def test_a_person_sees_weights_and_what_a_caller_would_write(exercise: str, shown: tuple[str, ...]) -> None:
+    message = " ".join(str(run(exercise, lambda *_: 0)).split())
+    assert [text for text in shown if text not in message] == []
 
 
 def test_it_is_causal_knows_its_positions_and_has_another_mode() -> None:

@@ -13,6 +13,18 @@ def test_two_slips_at_once_leave_nothing_of_which_one_could_say_that_it_is_right
     assert [m.title for m in pairs if re.search(r"\b[a-z][A-Z]", m.title)] == []
 
 
+def test_no_two_titles_of_an_exercise_differ_in_small_words_alone() -> None:
+    """Both may be options for one bug."""
+    alike = set()
+    for exercise in exercises().values():
+        told: dict[str, set[str]] = {}
+        for title in {m.title for m in exercise.misconceptions}:
+            words = [word for word in title.lower().split() if word not in ("a", "an", "the", "its", "their", "your")]
+            told.setdefault(" ".join(words), set()).add(title)
+        alike |= {tuple(sorted(titles)) for titles in told.values() if len(titles) > 1}
+    assert alike == set()
+
+
 def test_of_two_slips_at_once_each_text_comes_under_its_own_title() -> None:
     """It may go on from there: “Without it, …”."""
     known = {m.id: m for m in exercises()["recurrent_states"].misconceptions}

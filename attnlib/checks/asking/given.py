@@ -257,6 +257,17 @@ def _model(value: Mapping[str, Any]) -> nn.Module:
     return model.train(bool(value["mode"]))
 
 
+def seen(value: Any) -> Any:
+    """Return what a person is to see of an input: a model's weights, or the name of what is made from a description."""
+    if isinstance(value, dict) and MODEL in value:
+        return list(value[MODEL]["weights"].values())
+    if isinstance(value, dict) and GENERATOR in value:
+        return f"torch.Generator().manual_seed({value[GENERATOR]})"
+    if isinstance(value, dict) and OPTIMISER in value:
+        return f"torch.optim.{value[OPTIMISER]}"
+    return value
+
+
 def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
     """Write into the inputs how each model was left, and whether a generator has moved where the case asks.
 

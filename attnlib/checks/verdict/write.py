@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.failure import Failure
+from attnlib.checks.asking.given import seen
 from attnlib.checks.asking.observation import Observation
 from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.asking.ready_made import instead
@@ -198,7 +199,7 @@ def _rank(trial: Trial) -> int:
 
 def _described_inputs(exercise: Exercise, trial: Trial) -> str:
     described = []
-    for name, value in zip(input_names(exercise), trial.expected.inputs, strict=False):
+    for name, value in zip(input_names(exercise), map(seen, trial.expected.inputs), strict=False):
         if isinstance(value, Tensor):
             dtype = trial.case.dtype if value.is_floating_point() else value.dtype
             described.append(f"{name} {tuple(value.shape)} {str(dtype).removeprefix('torch.')}")
