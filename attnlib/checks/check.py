@@ -129,7 +129,7 @@ def check(name: str, attempt: Any) -> Points | None:
         report = replace(report, sections=(Section(told, ""), *report.sections))
     if report.passed:
         report = _with_another(report)
-        if told := keep_answer(course.find(name), attempt):
+        if told := keep_answer(course.find(name), attempt, _passes):
             report = replace(report, sections=(*report.sections, Section(told, "")))
         _show(report)
         return None
@@ -158,7 +158,11 @@ def keep(name: str, attempt: Any) -> None:
     if not report.passed:
         print(f"Not kept: {headline(report)[2:]}")
     else:
-        print(keep_answer(course.find(name), attempt, even_if_edited=True) or "Nothing to keep")
+        print(keep_answer(course.find(name), attempt, _passes, even_if_edited=True) or "Nothing to keep")
+
+
+def _passes(name: str, attempt: Any) -> bool:
+    return run(name, attempt).passed
 
 
 def _with_another(report: Report) -> Report:

@@ -37,7 +37,7 @@ LENT: dict[str, str] = {}
 """Right answers to exercises of other lessons, by name: what a notebook goes on with never depends on a student's."""
 
 
-def yours_or_ours(name: str, written: dict[str, Any], *, called: str | None = None) -> Any:
+def yours_or_ours(name: str, written: dict[str, Any], *, called: str | None = None, asked: Any = None) -> Any:
     """Return the student's own answer, whatever it is, since the grader judges it itself; of another lesson, ours."""
     if name not in LENT or (called or name) in written:
         return written.get(called or name)

@@ -132,7 +132,10 @@ def test_a_part_that_no_longer_passes_is_attnlibs(package, capsys):
     file.write_text(file.read_text().replace("return ids\n", "return ids + 1\n"))
     capsys.readouterr()
     assert my_gpt().WHOSE["generate"] == "attnlib's"
-    assert "to the same." in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"attnlib's generate is used: the one in {file} does not pass its check any more." in told
+    assert "attnlib's: generate." in told
+    assert "to the same." in told
 
 
 def test_a_file_that_is_no_python_is_said_and_left_out(package, capsys):

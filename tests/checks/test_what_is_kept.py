@@ -74,7 +74,7 @@ for number in range(200):
     exec(cell, names)
     history = SimpleNamespace(input_hist_parsed=["", cell])
     own_code._shell = lambda: SimpleNamespace(user_ns=names, history_manager=history)
-    said = own_code.keep_answer(exercise, names[exercise.name])
+    said = own_code.keep_answer(exercise, names[exercise.name], lambda *_: True)
     assert said.startswith("Kept in"), said
 """
 

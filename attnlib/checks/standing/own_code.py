@@ -1,9 +1,10 @@
 """Keep what a learner wrote: each answer that passes goes to `my_attention/`, and later lessons find it there."""
 
+import ast
 import contextlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -13,21 +14,23 @@ from typing import Any
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.standing.folder import day, own_folder, shown
 from attnlib.checks.standing.kept import locked
-from attnlib.checks.standing.own_file import ABOUT, answers_in, with_answer
+from attnlib.checks.standing.own_file import ABOUT, answers_in, changed_in, with_answer
 from attnlib.checks.standing.own_source import PACKAGE, NotKept, own_source
 from attnlib.checks.standing.stale import cell_of
 
 AS_WRITTEN = ".as_written"
 """A folder with each file as last written: a file that differs from it has been edited."""
 HISTORY, INIT = "history", "__init__.py"
+Passes = Callable[[str, Any], bool]
+"""Tells if an answer passes the check of the exercise that is named."""
 
 
-def keep_answer(exercise: Exercise, attempt: Any, *, even_if_edited: bool = False) -> str:
+def keep_answer(exercise: Exercise, attempt: Any, passes: Passes, *, even_if_edited: bool = False) -> str:
     """Write an answer that has passed into the learner's package; say where, or why not.
 
     Empty where nothing is to be kept, where there is nothing to say, and for a letter that answers a question. An
     earlier answer to the same exercise goes to `history/`. A file that was edited by hand stays as it is, unless the
-    learner says otherwise.
+    learner says otherwise; and so does one in which the answer would not pass, or others would not any more.
     """
     place, shell = own_folder(), _shell()
     if place is None or shell is None or exercise.kind == "choice":
@@ -36,24 +39,29 @@ def keep_answer(exercise: Exercise, attempt: Any, *, even_if_edited: bool = Fals
     try:
         name = _name_of(attempt, exercise.name, shell.user_ns)
         cells = shell.history_manager.input_hist_parsed
-        source = own_source(name, cells, shell.user_ns, partial(cell_of, shell=shell))
+        source = own_source(name, cells, shell.user_ns, partial(cell_of, shell=shell), file.stem)
     except NotKept as why:
         return f"Not kept in {shown(file)}: {why}"
     try:
+        before = _read(file) or ABOUT.format(lesson=exercise.lesson.replace("_", " "))
+        nonetheless = f'from attnlib.checks import keep; keep("{exercise.name}", {name})'
+        if not even_if_edited and file.exists() and _read(_as_written(file)) != before:
+            edited = f"you have edited {shown(file)}, so it stays as it is"
+            return f"Not kept: {edited}. To write this answer into it: {nonetheless}"
+        after, replaced = with_answer(before, exercise.name, name, source, day(date.today()))
+        if after == before:
+            return ""
+        if told := _spoilt(file, before, after, exercise.name, passes, "" if even_if_edited else nonetheless):
+            return f"Not kept in {shown(file)}: {told}"
         place.mkdir(parents=True, exist_ok=True)
         with locked(place / INIT):  # which lists the answers of all lessons
-            before = _read(file) or ABOUT.format(lesson=exercise.lesson.replace("_", " "))
-            if not even_if_edited and file.exists() and _read(_as_written(file)) != before:
-                told = f'from attnlib.checks import keep; keep("{exercise.name}", {name})'
-                edited = f"you have edited {shown(file)}, so it stays as it is"
-                return f"Not kept: {edited}. To write this answer into it: {told}"
-            after, replaced = with_answer(before, exercise.name, name, source, day(date.today()))
-            if after == before:
-                return ""
-            if replaced:
-                _append(place / HISTORY / file.name, f"# until {day(date.today())}\n{replaced}\n")
-            _write(file, after)
-            _write_init(place)
+            if at_once := (_read(file) or before) == before:
+                if replaced:
+                    _append(place / HISTORY / file.name, f"# until {day(date.today())}\n{replaced}\n")
+                _write(file, after)
+                _write_init(place)
+        if not at_once:  # another notebook has written into it meanwhile
+            return keep_answer(exercise, attempt, passes, even_if_edited=even_if_edited)
     except OSError as error:
         return f"Not kept: {shown(file)} cannot be written ({error.strerror})"
     except (SyntaxError, ValueError) as error:
@@ -77,6 +85,42 @@ def kept_answer(exercise: Exercise) -> tuple[Any, str]:
         return getattr(_load(file), name), shown(file)
     except (Exception, SystemExit) as error:  # the file is the learner's: it may raise anything
         return None, f"{shown(file)} cannot be used ({type(error).__name__}: {error})"
+
+
+def imported_answers(exercise: Exercise) -> list[str]:
+    """The exercises of earlier lessons whose answers the file of this one's imports."""
+    place, found = own_folder(), []
+    file = place / f"lesson_{exercise.lesson[:2]}.py" if place else None
+    for statement in ast.parse((file and _read(file)) or "").body:
+        if file and isinstance(statement, ast.ImportFrom) and statement.level and (statement.module or "~") < file.stem:
+            names = {alias.name for alias in statement.names}
+            there = answers_in(_read(file.with_name(f"{statement.module}.py")) or "")
+            found += [other for other, name in there.items() if name in names]
+    return found
+
+
+def _spoilt(file: Path, before: str, after: str, exercise: str, passes: Passes, nonetheless: str) -> str:
+    """Say why the file would not do, as a clause: in it the answer has to pass, and the others as before.
+
+    The others are tried if a helper or an import is another now; not where the learner has written it `nonetheless`.
+    """
+    answers = answers_in(after)
+    try:
+        old = _run(file, before)
+    except (Exception, SystemExit):  # edited by hand, or another lesson's file is gone: this answer is not to blame
+        return ""
+    try:
+        new = _run(file, after)
+    except (Exception, SystemExit) as error:
+        return f"without the rest of the notebook it does not run ({type(error).__name__}: {error})"
+    if not passes(exercise, getattr(new, answers[exercise])):
+        return "without the rest of the notebook it does not pass"
+    changed = changed_in(before, after) - {answers[exercise]}
+    for other, name in answers_in(before).items() if changed and nonetheless else ():
+        if other != exercise and not passes(other, getattr(new, name)) and passes(other, getattr(old, name)):
+            shared = f"{name} there uses another {' and '.join(sorted(changed))}, and would not pass with yours"
+            return f"{shared}. Give yours another name, or write it there: {nonetheless}"
+    return ""
 
 
 def fault_of(error: SyntaxError | ValueError) -> str:
@@ -120,32 +164,41 @@ def _load(file: Path) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None
         assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        before = sys.modules.get(name)
-        sys.modules[name] = module
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
-            if before is not None:
-                sys.modules[name] = before
             raise
+    return module
+
+
+def _run(file: Path, text: str) -> ModuleType:
+    """Run what the file may come to hold, as a module of the package that nobody can import."""
+    module = ModuleType(f"{PACKAGE}.{file.stem}_to_be")
+    module.__package__ = PACKAGE
+    with _package(file.parent):
+        exec(compile(text, f"{file} to be", "exec"), module.__dict__)
     return module
 
 
 @contextlib.contextmanager
 def _package(folder: Path) -> Iterator[None]:
-    """Let `from .lesson_02 import …` find the folder, without leaving a package behind that nobody imported."""
-    if PACKAGE in sys.modules:
-        yield
-        return
-    package = ModuleType(PACKAGE)
-    package.__path__ = [str(folder)]
-    sys.modules[PACKAGE] = package
+    """Let `from .lesson_02 import …` find the folder, without leaving a package behind that nobody imported.
+
+    It finds the files as they are now, and not what was loaded before somebody edited one.
+    """
+    loaded = {name: sys.modules.pop(name) for name in [*sys.modules] if name.startswith(f"{PACKAGE}.")}
+    imported = PACKAGE in sys.modules
+    if not imported:
+        sys.modules[PACKAGE] = ModuleType(PACKAGE)
+        sys.modules[PACKAGE].__path__ = [str(folder)]
     try:
         yield
     finally:
-        del sys.modules[PACKAGE]
+        if not imported:
+            del sys.modules[PACKAGE]
+        sys.modules.update({name: module for name, module in loaded.items() if name not in sys.modules})
 
 
 def _as_written(file: Path) -> Path:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable
 from textwrap import wrap
 
-from attnlib.checks.standing.own_source import OwnSource, bound
+from attnlib.checks.standing.own_source import OwnSource, bindings, bound, import_of
 
 PASSED = "passed on"
 ABOUT = '''"""Lesson {lesson}: what I wrote.
@@ -30,12 +30,29 @@ def answers_in(text: str) -> dict[str, str]:
     return found
 
 
+def changed_in(before: str, after: str) -> set[str]:
+    r"""The names that both files have, with another statement or import.
+
+    >>> changed_in("from torch import exp, nn\na = 1", "from torch import nn\nfrom math import exp\na = 1\nb = 2")
+    {'exp'}
+    """
+
+    def meanings(text: str) -> dict[str, str]:
+        imports = (ast.Import, ast.ImportFrom)
+        return {name: import_of(name, by) if isinstance(by, imports) else code for name, (by, code) in bindings([text])}
+
+    now = meanings(after)
+    return {name for name, meant in meanings(before).items() if now.get(name, meant) != meant}
+
+
 def with_answer(text: str, exercise: str, name: str, source: OwnSource, day: str) -> tuple[str, str]:
     """The file with this answer in it, and what stood there under the same names with another text.
 
-    Only the lines of the answer, of its helpers and of the imports change; everything else in the file stays.
+    Only the lines of the answer, of its helpers and of the imports change; everything else in the file stays. What was
+    a helper may be the answer now, and what was the answer, under another name, is none any more.
     """
     replaced = []
+    text = _without_other_heads(text, exercise, name)
     place = len(text)
     for bound_name, statement in reversed(source.statements.items()):  # the answer itself comes last
         head = f"# {exercise}, {PASSED} {day}\n" if bound_name == name else ""
@@ -46,11 +63,22 @@ def with_answer(text: str, exercise: str, name: str, source: OwnSource, day: str
             place = len(before) + 3
             continue
         start, end, body = old
-        if text[body:end].strip() != statement.strip():
+        differs = text[body:end].strip() != statement.strip()
+        if differs:
             replaced.append(text[start:end])
+        if differs or not text[start:body].startswith(head.partition(f" {PASSED} ")[0]):
             text = text[:start] + (head or text[start:body]) + statement + text[end:]
         place = min(start, place)
     return _with_imports(text, source.imports.values()), "\n\n\n".join(reversed(replaced))
+
+
+def _without_other_heads(text: str, exercise: str, name: str) -> str:
+    lines = text.split("\n")
+    for statement in reversed(ast.parse(text).body):
+        above = max(_first_line(statement) - 2, 0)
+        if lines[above].startswith(f"# {exercise}, {PASSED} ") and name not in bound(statement):
+            del lines[above]
+    return "\n".join(lines)
 
 
 def _where(text: str, name: str) -> tuple[int, int, int] | None:
@@ -73,7 +101,7 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 def _with_imports(text: str, wanted: Iterable[str]) -> str:
-    """Return the file with one sorted block of imports: those it has already, and the wanted ones.
+    """Return the file with one sorted block of imports: the wanted ones, and those it has already under other names.
 
     One that shares its line with something else, or has to be the file's first, stays where it is.
     """
@@ -91,7 +119,9 @@ def _with_imports(text: str, wanted: Iterable[str]) -> str:
     for node in reversed(moved):
         del lines[node.lineno - 1 : node.end_lineno]
     at = moved[0].lineno - 1 if moved else max((node.end_lineno or 0 for node in first), default=0)
-    block = [*([""] if not moved else []), *imports_of([*moved, *new])]
+    rebound = {_bound_name(one) for node in new for one in _each(node)}
+    kept = [one for node in moved for one in _each(node) if _bound_name(one) not in rebound]
+    block = [*([""] if not moved else []), *imports_of([*kept, *new])]
     above, below = "\n".join(lines[:at]).rstrip("\n"), "\n".join(lines[at:]).strip("\n")
     return "\n".join([*([above] if above else []), *([""] if above and moved else []), *block]) + f"\n\n\n{below}\n"
 
@@ -102,6 +132,12 @@ def _each(node: ast.stmt) -> list[ast.stmt]:
     if isinstance(node, ast.ImportFrom):
         return [ast.ImportFrom(node.module, [alias], node.level) for alias in node.names]
     return []
+
+
+def _bound_name(one: ast.stmt) -> str:
+    """The name under which one thing is imported; `import a.b` is another thing than `import a`."""
+    assert isinstance(one, (ast.Import, ast.ImportFrom))
+    return one.names[0].asname or one.names[0].name
 
 
 def imports_of(nodes: Iterable[ast.stmt]) -> list[str]:

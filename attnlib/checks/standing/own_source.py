@@ -23,6 +23,7 @@ class OwnSource:
 
     imports: dict[str, str] = field(default_factory=dict)
     statements: dict[str, str] = field(default_factory=dict)
+    home: str = ""
 
 
 def own_source(
@@ -30,11 +31,13 @@ def own_source(
     cells: list[str],
     written: Mapping[str, Any],
     cell_of: Callable[[Any], int | None] = lambda _value: None,
+    home: str = "",
 ) -> OwnSource:
     r"""The statement that binds `name`, and before it all that it uses.
 
     `written` are the notebook's names, by which an object of a library, or of an earlier lesson, is told from a value.
     A function or a class is taken from the cell that made it, by `cell_of`; all else from the last that binds its name.
+    `home` is the module that the source is for: it has its own answers, and does not import them from itself.
 
     >>> cells = ["import math", "def half(x):\n    return x / 2", "def root(x):\n    return math.sqrt(half(x))"]
     >>> found = own_source("root", cells, {"math": sys, "half": len, "root": len})
@@ -43,7 +46,7 @@ def own_source(
 
     Raises NotKept for a name that no statement binds, or that needs a value which the notebook computed.
     """
-    found = OwnSource()
+    found = OwnSource(home=home)
     bound_by = dict(bindings(cells))
     for each in [*bound_by]:
         value = written.get(each)
@@ -96,7 +99,8 @@ def bound(statement: ast.stmt) -> list[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
         return []
-    return [node.id for target in targets if target for node in ast.walk(target) if isinstance(node, ast.Name)]
+    names = [node for target in targets if target for node in ast.walk(target) if isinstance(node, ast.Name)]
+    return [node.id for node in names if isinstance(node.ctx, ast.Store)]  # `a.b = 1` changes a, and doesn't bind it
 
 
 def _add(
@@ -109,17 +113,31 @@ def _add(
     if name in found.imports or name in found.statements or name in around:
         return
     statement, source = bound_by.get(name, (None, ""))
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+    value = written.get(name)
+    called = getattr(value, "__name__", name)
+    if isinstance(value, ModuleType) and called.split(".")[0] == PACKAGE:
+        raise NotKept(f"it uses {called} as a whole; import the names that it needs, as in from {PACKAGE} import …")
+    if isinstance(statement, (ast.Import, ast.ImportFrom)) and not _is_of_the_package(statement):
         found.imports[name] = import_of(name, statement)
-    elif isinstance(statement, (ast.FunctionDef, ast.ClassDef)) or _is_plain(statement, written.get(name)):
+    elif called != name and called in bound_by and written.get(called) is value:  # another name for it
+        _add(called, bound_by, written, found, around | {name})
+        found.statements[name] = f"{name} = {called}"
+    elif isinstance(statement, (ast.FunctionDef, ast.ClassDef)) or _is_plain(statement, value):
         for other in used(source):
             if other in written and not (hasattr(builtins, other) and written[other] is getattr(builtins, other)):
                 _add(other, bound_by, written, found, around | {name})
         found.statements[name] = source
-    elif line := _from_a_module(name, written.get(name)):
-        found.imports[name] = line
+    elif line := _from_a_module(name, value):
+        if not line.startswith(f"from .{found.home} import "):
+            found.imports[name] = line
+        elif called != name:  # the file has it already
+            found.statements[name] = f"{name} = {called}"
     else:
         raise NotKept(f"it uses {name}, which the notebook computes")
+
+
+def _is_of_the_package(statement: ast.Import | ast.ImportFrom) -> bool:
+    return isinstance(statement, ast.ImportFrom) and (statement.module or "").split(".")[0] == PACKAGE
 
 
 def import_of(name: str, statement: ast.Import | ast.ImportFrom) -> str:
@@ -148,13 +166,13 @@ def _from_a_module(name: str, value: Any) -> str:
     module, called = getattr(value, "__module__", None), getattr(value, "__name__", "")
     if isinstance(value, ModuleType):
         return f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else "")
-    if (
-        not isinstance(module, str)
-        or module == "__main__"
-        or getattr(sys.modules.get(module), called, None) is not value
-    ):
+    if not isinstance(module, str) or module == "__main__":
         return ""
-    home = f".{module.removeprefix(PACKAGE + '.')}" if module.startswith(f"{PACKAGE}.") else module
+    mine = module.startswith(f"{PACKAGE}.")  # loaded anew each time, so a later load may have replaced the value
+    there = getattr(sys.modules.get(module), called, None)
+    if there is None or (there is not value and not mine):
+        return ""
+    home = f".{module.removeprefix(PACKAGE + '.')}" if mine else module
     return f"from {home} import {called}" + (f" as {name}" if name != called else "")
 
 
