@@ -2,9 +2,11 @@
 
 import json
 import random
+import re
 
 from practised import text
 
+from attnlib.checks import exercises
 from attnlib.checks.practising.bug import defined
 from attnlib.checks.practising.difficulty import LEVELS
 from attnlib.checks.practising.opened import OpenedBug
@@ -79,3 +81,11 @@ def test_the_symptom_alone_excludes_few_explanations():
         checked += 1
     assert checked == 60
     assert alone <= 6
+
+
+def test_no_two_titles_of_an_exercise_say_the_same():
+    """Two that differ only in an article or a possessive are both true where one of them is."""
+    for exercise in exercises().values():
+        titles = {wrong.told.title for wrong in getattr(exercise, "wrongs", ())}
+        bare = [re.sub(r"\b(an?|the|its|their)\b ?", "", title.lower()) for title in titles]
+        assert len(set(bare)) == len(bare), f"{exercise.name}: {sorted(bare)}"
