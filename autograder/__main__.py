@@ -188,6 +188,7 @@ def grade_samples(layout: Layout, assignments: tuple[str, ...], how: How) -> Non
     from autograder.building.build_course import prepare
     from autograder.building.compose_samples import compose_samples
 
+    os.environ.pop("AUTOGRADER_DB", None)
     scratch = dataclasses.replace(layout, course=layout.course / "samples")
     say("Nothing has been submitted yet, so these are the sample submissions of autograder/building/samples.")
     shutil.rmtree(scratch.course, ignore_errors=True)

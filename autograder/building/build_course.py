@@ -52,7 +52,7 @@ def release_all(
     faults: list[str] = []
     built: list[Built] = []
     with tempfile.TemporaryDirectory() as scratch:
-        course = NbgraderCourse(Path(scratch))
+        course = NbgraderCourse(Path(scratch), scratch=True)
         for lesson in lessons:
             try:
                 found = release(lesson, layout, course, url_of(lesson))

@@ -132,6 +132,8 @@ class Gate:
                 yield self._say(cell, "there is no stub: the student gets the solution")
             elif not regions.stub and "NotImplementedError" not in text:
                 yield self._say(cell, "there is no stub that raises NotImplementedError")
+            elif re.search(r"^raise NotImplementedError", text, re.MULTILINE):
+                yield self._say(cell, "the stub would end the run of the cells here: write one below BEGIN STUB")
 
     def _duplicates(self) -> Iterator[str]:
         ids = Counter(name for cell in self.release.cells if (name := _grade_id(cell)))

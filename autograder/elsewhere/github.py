@@ -35,7 +35,8 @@ def pack(layout: Layout, lesson: str, target: Path) -> Path:
 
     grader = package_files(layout, lesson, seed=False)
     with tempfile.TemporaryDirectory() as scratch:  # not from `notebooks`, where somebody may have answered it
-        notebook = release(lesson, layout, NbgraderCourse(Path(scratch)), repository_url(ROOT)).release
+        course = NbgraderCourse(Path(scratch), scratch=True)
+        notebook = release(lesson, layout, course, repository_url(ROOT)).release
     files = {f"instructor/{name}": data for name, data in grader.items()}
     files["instructor/setup.sh"] = template("setup.sh")
     files["instructor/.github/workflows/grade.yml"] = template("grade.yml", LESSON=lesson)

@@ -34,11 +34,13 @@ class Assigned:
 def assign(layout: Layout, lesson: str, students: Sequence[str], count: int) -> Assigned:
     """Make the assignment of each student who has none yet; existing ones stay as they are.
 
-    Raises CourseError for a lesson that isn't there or has no bugs, and for another `count` than was dealt before.
+    Raises CourseError for a lesson that isn't there or has too few bugs, and for another `count` than was dealt before.
     """
     pool = pool_of(lesson)
     assignment = f"practice_{find(next(iter(pool)).exercise).lesson[:2]}"
     dealt = bugs_of(layout, assignment)
+    if not dealt and count > len(pool):
+        raise CourseError(f"Lesson {lesson} has {len(pool)} bugs in a single line, and {count} were asked for.")
     levels = [bug["level"] for bug in next(iter(dealt.values()))] if dealt else levels_for(pool, len(students), count)
     if len(levels) != count:
         raise CourseError(f"{assignment} has {len(levels)} bugs for each student already, and {count} were asked for.")

@@ -15,13 +15,16 @@ Bug = Mapping[str, Any]
 def levels_for(pool: Iterable[Row], students: int, count: int) -> list[int]:
     """The level of each bug of an assignment, the same for everybody, spread over all levels that have enough bugs.
 
-    A level comes as often as it has another bug for each student; what is left over is of the level with the most bugs.
+    A level comes as often as it has another bug for each student; each place that is left over is of the level with
+    the most bugs left for a student, so that nobody gets one twice. The pool has `count` bugs at least.
     """
     counts = Counter(row.level for row in pool)
     turns = sorted((turn, level) for level, bugs in counts.items() for turn in range(bugs // students))
     levels = [level for _, level in turns[:count]]
-    [(commonest, _)] = counts.most_common(1)
-    return sorted(levels + [commonest] * (count - len(levels)))
+    while len(levels) < count:
+        [(commonest, _)] = (counts - Counter(levels)).most_common(1)
+        levels.append(commonest)
+    return sorted(levels)
 
 
 def deal(

@@ -24,14 +24,17 @@ class NbgraderCourse:
     """A course directory with its gradebook, under the one config and what its course_settings.py changes.
 
     `submitted` is a folder of submissions elsewhere, in nbgrader's layout STUDENT/ASSIGNMENT/NOTEBOOK.ipynb.
+    A `scratch` course keeps its gradebook in its folder, even if AUTOGRADER_DB names the real one.
     """
 
-    def __init__(self, root: Path, submitted: Path | None = None) -> None:
+    def __init__(self, root: Path, submitted: Path | None = None, *, scratch: bool = False) -> None:
         root.mkdir(parents=True, exist_ok=True)
         write_course_config(root)
         self.config: Config = PyFileConfigLoader(CONFIG.name, path=str(CONFIG.parent)).load_config()
         if (root / SETTINGS).is_file():
             self.config.merge(PyFileConfigLoader(SETTINGS, path=str(root)).load_config())
+        if scratch:
+            self.config.CourseDirectory.pop("db_url", None)
         self.config.CourseDirectory.root = str(root)
         if submitted is not None:
             self.config.CourseDirectory.submitted_directory = str(submitted)

@@ -128,7 +128,8 @@ def test_grade_prints_scores_diagnoses_and_reasons(command, prepared, layout, tm
 
 
 @pytest.mark.slow
-def test_the_samples_are_graded_while_nothing_was_submitted(command, layout):
+def test_the_samples_are_graded_while_nothing_was_submitted(command, layout, tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOGRADER_DB", f"sqlite:///{tmp_path / 'real.db'}")
     folder = layout.samples / TINY
     folder.mkdir(parents=True)
     answers = "\n\n".join(f"# %% {name}\n{answer}" for name, answer in RIGHT.items())
@@ -141,6 +142,7 @@ def test_the_samples_are_graded_while_nothing_was_submitted(command, layout):
     assert f"{everything}/{everything}" in result.stdout
     assert f"0/{everything}" in result.stdout
     assert not (layout.course / "gradebook.db").exists()
+    assert not (tmp_path / "real.db").exists()
 
 
 def test_the_layout_of_a_folder(tmp_path):

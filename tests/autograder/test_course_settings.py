@@ -5,8 +5,9 @@ import sys
 
 import pytest
 from nbgrader.dbutil import _temp_alembic_ini
-from tiny_course import POINTS, RIGHT, TINY
+from tiny_course import EXERCISES, POINTS, RIGHT, TINY
 
+from autograder.building.build_course import release_all
 from autograder.grading import grade_course
 from autograder.grading.grade_course import How, grade
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
@@ -102,3 +103,10 @@ def test_another_gradebook_gets_what_one_has_already(klass, tmp_path, monkeypatc
         assert gradebook.find_submission(TINY, "ann").score == ann.points > 0
         assert gradebook.find_submission(TINY, "bob").score == 0
     assert bob.problem is not None
+
+
+@pytest.mark.slow
+def test_a_lesson_that_is_built_enters_no_gradebook(layout, tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOGRADER_DB", f"sqlite:///{tmp_path / 'real.db'}")
+    assert release_all([TINY], layout, EXERCISES, lambda _: None)
+    assert not (tmp_path / "real.db").exists()

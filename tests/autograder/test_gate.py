@@ -80,6 +80,10 @@ def plant_solved_choice(nb):
     cell(nb, "predict_largest_dot").source = 'largest_dot = "B"'
 
 
+def plant_choice_that_raises(nb):
+    cell(nb, "predict_largest_dot").source = '# your code here\nraise NotImplementedError("predict_largest_dot")'
+
+
 def plant_duplicate(nb):
     nb.cells.append(copy.deepcopy(cell(nb, "pairwise_dot")))
 
@@ -133,6 +137,7 @@ def plant_points(nb):
         (plant_broken_code, "cell cell-1: it does not compile"),
         (plant_solved_cell, "cell pairwise_dot: there is no stub that raises NotImplementedError"),
         (plant_solved_choice, "cell predict_largest_dot: there is no stub: the student gets the solution"),
+        (plant_choice_that_raises, "cell predict_largest_dot: the stub would end the run of the cells here"),
         (plant_duplicate, "the grade id 'pairwise_dot' is there more than once"),
         (plant_test_without_answer, "cell test_pairwise_dot: it is a test without an answer"),
         (plant_answer_without_test, "cell pairwise_dot: the answer has no test"),

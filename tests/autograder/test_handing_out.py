@@ -130,6 +130,15 @@ def test_a_level_comes_as_often_as_it_has_another_bug_for_each_student():
     assert levels_for(pool, 10_000, 2) == [3, 3]
 
 
+def test_nobody_gets_a_bug_twice(tmp_path):
+    """Not even from a lesson that has hardly more bugs than each student gets."""
+    pool = pool_of(LESSON)
+    few = [next(row for row in pool if row.level == level) for level in (2, 3, 5)]
+    assert levels_for(few, 10, 3) == [2, 3, 5]
+    with pytest.raises(CourseError, match=f"has {len(pool)} bugs in a single line, and 10000 were asked for"):
+        assign(layout_with_seed(tmp_path / "course"), LESSON, CLASS, 10_000)
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [

@@ -19,6 +19,8 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
         ("2026-11-20 10:00:00 +0100", 9),
         ("2026-11-20T10:00:00+01:00", 9),
         ("2026-11-20 10:00:00", 10),
+        ("2026-11-20 10:00 UTC", 10),  # as a spreadsheet saves it, and as a deadline is written
+        ("2026-11-20 10:00 +0100", 9),
     ],
 )
 def test_a_plausible_time_is_believed(tmp_path, text, hour):

@@ -1,6 +1,5 @@
 """What goes wrong with tensors in any exercise is on no list of misconceptions: what the result shows tells it."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from attnlib.checks import Exercise
+from attnlib.checks import Case, Exercise
+from attnlib.checks.draw import Draw
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
 from autograder.proof.observed import Observed
@@ -176,12 +176,10 @@ NOTHING_TO_SEE = {
     "mlp_by_hand": "always_float64",
     "invent_control": "always_float64",  # as for break_repeats
     "train_reader": "squeezed",
-    "split_heads": "others_detached",
-    "masked_softmax": "others_detached",
-    "rotate": "others_detached",
-    "from_packed": "others_detached squeezed",
+    "rotate": "others_detached",  # positions need none
+    "from_packed": "squeezed",
     "fold_query_key": "squeezed",
-    "next_token_loss": "others_detached on_the_cpu_only",  # one number may come from the CPU
+    "next_token_loss": "on_the_cpu_only",  # one number may come from the CPU
     "ov_circuit": "input_changed contiguous_memory_only",  # its tensors are a model's
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",
@@ -215,8 +213,6 @@ NOTHING_TO_SEE = {
 
 def applies(exercise: Exercise, what: str) -> bool:
     """Whether an answer of this exercise can be wrong in this way, and a visible case would show it."""
-    called = exercise.reference.forward if exercise.kind == "module" else exercise.reference
-    tensors_asked = [p for p in inspect.signature(called).parameters.values() if p.annotation not in (int, float, bool)]
     shown = [
         c for c in exercise.cases if not c.hidden and all(getattr(c, k) == v for k, v in CASE.get(what, {}).items())
     ]
@@ -225,11 +221,16 @@ def applies(exercise: Exercise, what: str) -> bool:
     if exercise.name in A_NUMBER and what in OF_SEVERAL:
         return False
     return {
-        "others_detached": exercise.kind == "function" and len(tensors_asked) > 1,
+        "others_detached": exercise.kind == "function" and any(_has_gradients_elsewhere(case) for case in shown),
         "input_made_float32": exercise.kind == "module",
         "entries_in_a_list": len(exercise.outputs) == 1,
         "results_in_a_dictionary": len(exercise.outputs) > 1,
     }.get(what, what not in OF_A_BATCH or exercise.name not in NO_BATCH)
+
+
+def _has_gradients_elsewhere(case: Case) -> bool:
+    """True if not only the first input can have a gradient."""
+    return any(tensor.is_floating_point() for tensor in tensors(case.inputs(Draw(case.name))[1:]))
 
 
 def said(table: Observed, attempt: Any) -> str | None:

@@ -2,8 +2,9 @@
 
 import pytest
 from notebook_cells import run_cell
+from torch import nn
 
-from attnlib.checks import CheckFailed, check, exercises
+from attnlib.checks import CheckFailed, check, exercises, run
 from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.notebook import read_notebook
 
@@ -18,6 +19,53 @@ def test_a_stub_is_worth_nothing_and_stops_nothing(capsys):
     points = check("pairwise_dot", unwritten)
     assert points == 0.0
     assert capsys.readouterr().out.startswith("○ pairwise_dot: is not written yet: put your code in")
+
+
+def attention_scores(q, k):
+    raise NotImplementedError("attention_scores")
+
+
+def scaled_dot_product_attention(q, k, v):
+    weights = attention_scores(q, k).softmax(dim=-1)
+    return weights @ v, weights
+
+
+def test_an_answer_is_not_said_to_be_a_stub_because_it_calls_one():
+    report = run("scaled_dot_product_attention", scaled_dot_product_attention)
+    assert report.unwritten
+    assert report.headline.startswith("calls `attention_scores`, which is not written yet")
+
+
+class Half(nn.Module):
+    """The first method that is called is written, the second isn't: as EncoderBlock is handed out."""
+
+    def __init__(self, d_model: int, d_k: int, d_v: int):
+        super().__init__()
+        self.w_q, self.w_k = (nn.Linear(d_model, d_k, bias=False) for _ in range(2))
+        self.w_v = nn.Linear(d_model, d_v, bias=False)
+
+    def forward(self, x):
+        return self.attend(x)
+
+    def attend(self, x):
+        raise NotImplementedError("SelfAttention")
+
+
+class Stub(nn.Module):
+    def __init__(self):
+        super().__init__()
+        raise NotImplementedError("Rotary")
+
+
+class OfAStub(nn.Module):
+    def __init__(self, d_model: int, d_k: int, d_v: int):
+        super().__init__()
+        self.rotary = Stub()
+
+
+@pytest.mark.parametrize(("attempt", "called"), [(Half, "attend"), (OfAStub, "Rotary")])
+def test_a_stub_in_a_class_is_named_by_its_method_or_its_class(attempt, called):
+    assert run("SelfAttention", attempt).headline.startswith(f"calls `{called}`, which is not written yet")
 
 
 def test_its_text_is_the_number_that_nbgrader_reads_and_its_html_the_report():

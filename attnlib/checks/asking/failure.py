@@ -106,8 +106,7 @@ def failure_of(error: BaseException) -> Failure:
     """Return the failure that an exception in the attempt amounts to, with the attempt's line that raised it."""
     (line, source), own = line_of_attempt(error.__traceback__), _raised_itself(error.__traceback__)
     if isinstance(error, NotImplementedError) and (not error.args or own):
-        told = "is not written yet: put your code in place of `raise NotImplementedError`"
-        return Failure("unwritten", told, line, source)
+        return Failure("unwritten", _unwritten(error), line, source)
     try:
         said = str(error)
     except BaseException:
@@ -126,6 +125,14 @@ def failure_of(error: BaseException) -> Failure:
         lacks_name=_lacking(error) if name == "NameError" else "",
         lacks_module=_lacking(error) if name == "ModuleNotFoundError" else "",
     )
+
+
+def _unwritten(error: NotImplementedError) -> str:
+    """Say that a stub is still one: the answer, or what it calls; a class goes by the name that its stub raises."""
+    names = [frame.name for frame in _own_frames(traceback.extract_tb(error.__traceback__))]
+    stub = error.args[0] if error.args and names[-1:] in (["__init__"], ["forward"]) else names[-1] if names else ""
+    called = f"calls `{stub}`, which " if len(names) > 1 else ""
+    return f"{called}is not written yet: put your code in place of `raise NotImplementedError`"
 
 
 def _lacking(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from autograder.judging.intake.folder import TIMESTAMP, read_regular
 from autograder.showing.errors import NotGraded
 
 MOST_BYTES = 100
-FORM = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?( ?((?P<zone>[A-Za-z]{1,5})|[+-]\d\d(:?\d\d)?))?")
+FORM = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?( ?((?P<zone>[A-Za-z]{1,5})|[+-]\d\d(:?\d\d)?))?")
 EARLIEST = datetime(2000, 1, 1)
 SLACK = timedelta(days=1)  # a time without a zone may be anybody's
 COPYING = timedelta(hours=1)
