@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 
+import pytest
 from tiny_course import RIGHT
 
 from autograder.grading.entering import digest_of
@@ -95,3 +96,13 @@ def test_what_is_forbidden_is_looked_for_in_a_helper_as_in_a_cell():
     ):
         units, _ = parse([{"name": "softmax", "source": source, "role": "answer"}], "softmax")
         assert "torch.softmax" in definitions(units, "softmax", modules)
+
+
+@pytest.mark.parametrize("compared", ["theirs = {}", "off = softmax(x) - {}", "with torch.no_grad():\n    b = {}"])
+def test_what_an_answer_is_compared_with_in_its_cell_is_no_part_of_it(compared):
+    answer = "import torch\nimport torch.nn.functional as F\n\ndef softmax(x):\n    return F.relu(torch.exp(x))\n\n"
+    source = answer + "x = torch.ones(2)\n" + compared.format("F.softmax(x, dim=-1)")
+    units, _ = parse([{"name": "softmax", "source": source, "role": "answer"}], "softmax")
+    found = definitions(units, "softmax", {})
+    assert "F.relu" in found
+    assert "F.softmax" not in found

@@ -108,6 +108,14 @@ def test_a_cell_that_compares_with_what_is_forbidden_runs_without_an_error(sandb
     assert [cell["text"] for cell in verdict.cells if cell["error"]] == []
 
 
+def test_a_compiled_answer_and_one_that_uses_a_temporary_file_have_folders_of_their_own(solved, assignment, sandbox):
+    answer(solved, FIRST).source = "import tempfile\n\n@torch.compile\n" + answer(solved, FIRST).source
+    answer(solved, SECOND).source += "\n\n_search = search\ndef search(questions, texts):\n"
+    answer(solved, SECOND).source += "    with tempfile.TemporaryFile():\n        return _search(questions, texts)\n"
+    verdicts = by_name(Judge(sandbox).verdicts(solved, assignment))
+    assert [name for name, verdict in verdicts.items() if not verdict.report.passed] == []
+
+
 def test_a_wrong_answer_says_the_same_after_others_as_alone(solved, assignment, sandbox):
     answer(solved, SECOND).source += f"\n\n{SECOND} = lambda *given: given[0]\n"
     among = by_name(Judge(sandbox).verdicts(solved, assignment))[SECOND].report

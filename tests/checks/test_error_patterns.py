@@ -3,6 +3,7 @@
 A new torch that says it in other words makes a test fail, and not an explanation fall silent.
 """
 
+import importlib
 import math
 import operator
 import re
@@ -62,6 +63,7 @@ X, IDS = torch.ones(2, 3), torch.zeros(2, dtype=torch.long)
 RAISED: list[Callable[[], Any]] = [
     lambda: undefined,  # noqa: F821
     before_its_value,
+    lambda: importlib.import_module("nobodys_attention"),
     lambda: Bare("w", nn.Linear(2, 2)),
     lambda: Bare().w_q,
     lambda: Bare()(X),

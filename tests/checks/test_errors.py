@@ -69,6 +69,10 @@ MEANINGS = {
         "softmax",
         "AttributeError: 'Tensor' object has no attribute 'soft_max'",
     ): "There is no `Tensor.soft_max`; perhaps you meant `Tensor.softmax`",
+    (
+        "softmax",
+        "ModuleNotFoundError: No module named 'my_attention.lesson_02'",
+    ): "`my_attention` cannot be imported where this is checked",
     ("softmax", "AttributeError: 'list' object has no attribute 'sum'"): "A Python list has no `sum`",
     ("softmax", "TypeError: 'Tensor' object is not callable"): "A tensor is called as if it were a function",
     (
@@ -189,6 +193,13 @@ def test_what_the_learner_raises_is_not_explained() -> None:
     text = "ValueError: the shape does not fit"
     assert explained("softmax", text).id == "shapes_do_not_fit"
     assert explained("softmax", text, own=True) is None
+
+
+def test_a_missing_module_is_explained_wherever_the_error_comes_from() -> None:
+    def softmax(scores: Tensor) -> Tensor:  # as what stands in for a module while grading does
+        raise ModuleNotFoundError("No module named 'my_attention'", name="my_attention")
+
+    assert run("softmax", softmax).diagnosis == "module_missing"
 
 
 def test_errors_of_several_kinds_are_not_explained_as_one() -> None:

@@ -128,6 +128,16 @@ def no_member(found: re.Match[str], names: Names) -> Misconception:
     return found_near or replaced("no_such_attribute", f"There is no `{module}.{name}`")
 
 
+def no_module(found: re.Match[str], names: Names) -> Misconception:
+    """Explain an import of what is not installed, or of the learner's own file that is not beside the notebook."""
+    return finding(
+        "module_missing",
+        f"`{found['name']}` cannot be imported where this is checked",
+        "A library has to be installed there. A file of your own, or the folder `my_attention`, has to be beside the "
+        "notebook, and is handed in with it. Otherwise copy what you need of it into your cell.",
+    )
+
+
 def always(id: str, title: str, explanation: str) -> Reader:
     """Return a reader that gives this explanation whatever the message says."""
     return lambda found, names: finding(id, title, explanation)

@@ -17,6 +17,7 @@ from attnlib.checks.naming.error_readers import (
     finding,
     no_attribute,
     no_member,
+    no_module,
     replaced,
     symptom,
     undefined,
@@ -41,6 +42,7 @@ def _layers(exercise: Exercise) -> set[str]:
 
 PARTS: tuple[tuple[str, Reader], ...] = (
     (r"NameError: name '(?P<name>\w+)' is not defined", undefined),
+    (r"ModuleNotFoundError: No module named '(?P<name>\w+)", no_module),
     (
         r"UnboundLocalError: cannot access local variable '(?P<name>\w+)'",
         lambda found, names: replaced("name_not_defined", f"`{found['name']}` is used before it has a value"),
@@ -285,7 +287,7 @@ def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None =
     # where an input is changed, for example, an exception may be required
     wrong = [t for t in visibly_wrong(trials) if t.difference is not None and t.difference.aspect != "mutation"]
     raised = [t.got.failure for t in wrong if t.got.failure is not None and t.got.failure.kind == "raised"]
-    if not raised or wrong[0].got.failure is not raised[0] or any(f.own for f in raised):
+    if not raised or wrong[0].got.failure is not raised[0] or any(f.own and not f.lacks_module for f in raised):
         return None
     if all(re.match("RuntimeError: .*(mat1|shape|size|dim)", f.error) and "F.linear(" in f.source for f in raised):
         return TRANSPOSED

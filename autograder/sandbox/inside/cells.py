@@ -11,6 +11,8 @@ from typing import Any
 
 from .names import (
     bound_names,
+    called_for_effect,
+    changed_by,
     changed_modules,
     imported_names,
     read_names,
@@ -93,6 +95,9 @@ class Part:
     reads: set[str]
     imports: set[str]
     changes: set[str]
+    calls: set[str]
+    changing: dict[str, set[str]]
+    """The functions and classes defined here, with the names whose objects they may change."""
     opaque: bool
     files: dict[str, str]
 
@@ -111,9 +116,12 @@ def read_cell(source: str, given: bool) -> tuple[str, list[Part]]:
         binds = set().union(*map(bound_names, part))
         opaque = not given and is_opaque(part)
         reads = read_names(text) | imported_files(part)
-        binds |= set() if given else named_files(part)
+        calls, objects = (set(), set()) if given else called_for_effect(part)
+        binds |= set() if given else named_files(part) | objects
         files = {} if given else written_files(part)
-        found.append(Part(part, binds, reads, imported_names(part), changed_modules(part), opaque, files))
+        changing = {} if given else changed_by(part)
+        changes = changed_modules(part)
+        found.append(Part(part, binds, reads, imported_names(part), changes, calls, changing, opaque, files))
     return source, found
 
 
@@ -122,6 +130,7 @@ def parse(cells: list[dict[str, Any]], wanted: str) -> tuple[list[Unit], list[Ou
     units: list[Unit] = []
     broken: list[Outcome] = []
     libraries: set[str] = set()
+    changing: dict[str, set[str]] = {}
     flags = 0
     for cell in cells:
         name, role = cell["name"], cell["role"]
@@ -134,7 +143,9 @@ def parse(cells: list[dict[str, Any]], wanted: str) -> tuple[list[Unit], list[Ou
             continue
         for part in parts:
             libraries |= part.imports
-            binds = part.binds - (libraries - part.changes)
+            changing |= part.changing
+            binds = part.binds.union(*(changing[name] for name in part.calls & changing.keys()))
+            binds -= libraries - part.changes
             always = part.opaque or name == wanted
             flags |= future_flags(part.body)
             units.append(Unit(name, part.body, role, name == wanted, always, binds, part.reads, part.files, flags))

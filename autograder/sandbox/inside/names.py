@@ -16,16 +16,13 @@ def _walked(body: tuple[ast.stmt, ...]) -> list[ast.AST]:
     return [node for statement in body for node in ast.walk(statement)]
 
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
 def bound_names(node: ast.AST) -> set[str]:
     """Return the names that a statement binds, or whose objects it may change: x = 1, x.a = 1, x[0] = 1, x.fill_(1)."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        found = {node.name}
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Global):
-                found.update(inner.names)
-            elif isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, (ast.Store, ast.Del)):
-                found |= _root(inner)
-        return found
+    if isinstance(node, DEFINITIONS):
+        return {node.name}.union(*map(_changed, ast.walk(node)))
     found = set()
     if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
         found = {node.id}
@@ -40,6 +37,40 @@ def bound_names(node: ast.AST) -> set[str]:
     for child in ast.iter_child_nodes(node):
         found |= bound_names(child)
     return found
+
+
+def _changed(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Global):
+        return set(node.names)
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        return _root(node)
+    return set()
+
+
+def changed_by(body: Sequence[ast.stmt]) -> dict[str, set[str]]:
+    """Return, for each function and class, the names whose objects may change when it is called, or has a subclass."""
+    found: dict[str, set[str]] = {}
+    for node in (one for one in body if isinstance(one, DEFINITIONS)):
+        inside = list(ast.walk(node))
+        methods = [n.func for n in inside if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+        found[node.name] = set().union(*map(_changed, inside), *map(_root, methods))
+    return found
+
+
+def called_for_effect(body: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
+    """Return what decorates, what is the base of a class, and what is called without using its result.
+
+    First the names of functions and classes, then those of the objects whose methods they are.
+    """
+    found: list[ast.expr] = []
+    for node in body:
+        if isinstance(node, DEFINITIONS):
+            found += [*node.decorator_list, *getattr(node, "bases", ())]
+        else:
+            found += [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Expr)]
+    called = [expression.func if isinstance(expression, ast.Call) else expression for expression in found]
+    methods = (c for c in called if isinstance(c, ast.Attribute))
+    return {c.id for c in called if isinstance(c, ast.Name)}, set().union(*map(_root, methods))
 
 
 def imported_names(body: list[ast.stmt]) -> set[str]:
@@ -102,7 +133,7 @@ def _loaded(node: ast.AST) -> set[str]:
 
 def surely_bound(statement: ast.stmt) -> set[str]:
     """Return the names that a statement binds whenever it ends without an error."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if isinstance(statement, DEFINITIONS):
         return {statement.name}
     if isinstance(statement, ast.Assign):
         return {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name) and is_stored(n)}

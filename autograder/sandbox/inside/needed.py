@@ -8,7 +8,7 @@ import ast
 from collections.abc import Mapping
 
 from .cells import Unit, imported_files, is_opaque, parsed
-from .names import bound_names, read_at_once, read_names, surely_bound, walked
+from .names import bound_names, changed_modules, imported_names, read_at_once, read_names, surely_bound, walked
 
 
 def needed(units: list[Unit], expression: str, run: str) -> list[Unit]:
@@ -51,8 +51,9 @@ def definitions(units: list[Unit], expression: str, modules: Mapping[str, str]) 
         if isinstance(statement, (ast.Import, ast.ImportFrom))
         or not (unit.role == "given" or isinstance(statement, beside))
     ]
+    libraries = imported_names(statements)
     statements = _without_replaced(statements)
-    names = [bound_names(statement) for statement in statements]
+    names = [_binds(statement, libraries) for statement in statements]
     written = {**modules, **{name: source for unit in units for name, source in unit.files.items()}}
     read: set[str] = set()
     chosen: set[int] = set()
@@ -63,11 +64,17 @@ def definitions(units: list[Unit], expression: str, modules: Mapping[str, str]) 
             read.add(file)
             inside = _statements_of(written[file.removeprefix("file:")])
             statements += inside
-            names += [bound_names(statement) for statement in inside]
+            libraries |= imported_names(inside)
+            names += [_binds(statement, libraries) for statement in inside]
         if read:
             wanted |= _members([statements[i] for i in chosen])
             wanted |= set().union(*names) if "*" in wanted else set()
     return "\n".join(ast.unparse(statements[i]) for i in sorted(chosen))
+
+
+def _binds(statement: ast.stmt, libraries: set[str]) -> set[str]:
+    """Return the names that a statement binds or changes: a function of a library's, called, changes no library."""
+    return bound_names(statement) - (libraries - changed_modules([statement]))
 
 
 def _statements_of(source: str) -> list[ast.stmt]:

@@ -9,7 +9,7 @@ from .cells import Outcome, Unit, first_line
 from .clock import Clock, Patience, TimeLimitExceeded, nobody_to_ask
 from .failure import Failure, failure_of, overtime
 from .limits import quiet
-from .names import bound_names
+from .names import bound_names, surely_bound
 from .shell import Missing, run_to_the_end
 from .time_limits import TimeLimits
 from .window import time_limit
@@ -107,20 +107,20 @@ def _run_statements(
             run_to_the_end(waiting)
     except Exception as error:
         place = _stopped_at(body, error, filename)
-        if place is None or not (values is not None or _is_of_grading(body[place], error)):
+        if place is None or not (values is not None or _is_of_grading(error)):
             raise
         _note(outcome, failure_of(error), type(error).__name__)
         bound = bound_names(body[place])
         if isinstance(error, ModuleNotFoundError) and values is None:
-            namespace.update(dict.fromkeys(bound, Missing(error)))
+            namespace.update(dict.fromkeys(surely_bound(body[place]), Missing(error)))
         namespace.update({name: value for name, value in (values or {}).items() if name in bound})
         return body[place + 1 :]
     return []
 
 
-def _is_of_grading(statement: ast.stmt, error: Exception) -> bool:
-    """True if the statement may work where the student wrote it, with all of attnlib and with other packages."""
-    if isinstance(error, ModuleNotFoundError) and isinstance(statement, (ast.Import, ast.ImportFrom)):
+def _is_of_grading(error: Exception) -> bool:
+    """True if what has failed may work where the student wrote it, with all of attnlib and with other packages."""
+    if isinstance(error, ModuleNotFoundError):
         return (error.name or "").split(".")[0] not in OURS
     return isinstance(error, Withheld)
 

@@ -41,7 +41,10 @@ class Nothing:
 
 
 class Missing:
-    """Stands in for an import from a library that is not installed here: only its use is an error."""
+    """Stands in for what is imported from a library that is not installed here: only its use is an error.
+
+    An annotation, or a decorator without arguments, such as a type checker's, is no use.
+    """
 
     def __init__(self, error: ModuleNotFoundError) -> None:
         self.__dict__["__error__"] = error
@@ -49,10 +52,22 @@ class Missing:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise ModuleNotFoundError(str(self.__error__), name=self.__error__.name)
+        return self
+
+    def __getitem__(self, key: Any) -> "Missing":
+        return self
+
+    def __or__(self, other: Any) -> "Missing":
+        return self
+
+    __ror__ = __or__
 
     def __call__(self, *arguments: Any, **more: Any) -> Any:
+        if len(arguments) == 1 and isinstance(arguments[0], types.FunctionType | type) and not more:
+            return arguments[0]
         raise ModuleNotFoundError(str(self.__error__), name=self.__error__.name)
+
+    __iter__ = __add__ = __radd__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __call__
 
 
 class Shell(Nothing):

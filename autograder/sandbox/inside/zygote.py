@@ -12,6 +12,7 @@ import resource
 import select
 import signal
 import socket
+import tempfile
 import time
 import traceback
 from typing import Any
@@ -32,7 +33,8 @@ def received(control: Any) -> tuple[dict[str, Any], list[int]]:
 
 def use_as_home(folder: str) -> None:
     """Let libraries keep their files in the folder, not in the user's home, which they must not know."""
-    os.environ.update(HOME=folder, TMPDIR=folder, MPLCONFIGDIR=folder)
+    os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR"), folder))
+    tempfile.tempdir = None  # torch's compiler asks for it where it is imported, perhaps before the fork
 
 
 class Zygote:

@@ -49,6 +49,39 @@ def an_answer_over_two_cells_the_helper_below(s):
     s.cell("pairwise_dot")["source"] = "def pairwise_dot(x, y):\n    return helper(x, y)"
 
 
+REGISTER = "FORMS = {}\n\ndef register(f):\n    FORMS[f.__name__] = f\n    return f"
+CLASSES = "class Form:\n    all = []\n\n    def __init_subclass__(cls):\n        Form.all.append(cls)"
+
+
+def over_three_cells(s, *above, returns):
+    place = s.place("pairwise_dot")
+    s.cell("pairwise_dot")["source"] = f"def pairwise_dot(x, y):\n    return {returns}"
+    s.cells[place:place] = [code(text) for text in above]
+
+
+@leads_to()
+def a_helper_that_a_decorator_registers(s):
+    over_three_cells(s, REGISTER, "@register\ndef dot(x, y):\n    return x @ y.mT", returns="FORMS['dot'](x, y)")
+
+
+@leads_to()
+def a_helper_that_a_call_registers(s):
+    over_three_cells(s, "FORMS = []", REGISTER, "register(torch.matmul)", returns="FORMS['matmul'](x, y.mT)")
+
+
+@leads_to()
+def a_helper_that_its_base_registers(s):
+    form = "class Dot(Form):\n    def __call__(self, x, y):\n        return x @ y.mT"
+    over_three_cells(s, CLASSES, form, returns="Form.all[0]()(x, y)")
+
+
+@leads_to()
+def a_helper_for_each_type(s):
+    above = "import functools\n\n@functools.singledispatch\ndef dot(x, y):\n    raise TypeError"
+    form = "@dot.register(torch.Tensor)\ndef _(x, y):\n    return x @ y.mT"
+    over_three_cells(s, above, form, returns="dot(x, y)")
+
+
 @leads_to()
 def a_helper_below_the_test(s):
     s.cell("pairwise_dot")["source"] = "def pairwise_dot(x, y):\n    return helper(x, y)"

@@ -152,3 +152,26 @@ def an_answer_nested_too_deep_to_be_read_above_a_wrong_one(s):
     place = s.place("pairwise_dot")
     s.cells[place]["source"] = "not " * 20_000 + "a"
     s.cells.insert(place + 1, code("def pairwise_dot(x, y):\n    return 2 * x @ y.mT"))
+
+
+@leads_to()
+def annotations_of_a_library_that_is_not_installed(s):
+    kinds = "q: nobodys.Kind['b q d'], k: nobodys.Kind | None = None"
+    s.cell("pairwise_dot")["source"] = f"import nobodys\n\ndef pairwise_dot({kinds}):\n    return q @ k.mT"
+
+
+@leads_to()
+def a_decorator_of_a_library_that_is_not_installed(s):
+    lines = "from nobodys import checked\n\n@checked\ndef pairwise_dot(x, y):\n    return x @ y.mT"
+    s.cell("pairwise_dot")["source"] = lines
+
+
+@leads_to()
+def a_library_that_is_not_installed_used_above_the_answer(s):
+    above = "import nobodys\nimport torch\n\nnobodys.set_theme(1)\ntorch.manual_seed(nobodys.seed(1))\n\n"
+    s.cell("pairwise_dot")["source"] = above + s.cell("pairwise_dot")["source"]
+
+
+@leads_to(pairwise_dot=0)
+def a_library_that_is_not_installed_used_by_the_answer(s):
+    s.cell("pairwise_dot")["source"] = "import nobodys\n\ndef pairwise_dot(x, y):\n    return nobodys.dot(x, y)"
