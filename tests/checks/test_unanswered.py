@@ -63,7 +63,20 @@ class OfAStub(nn.Module):
         self.rotary = Stub()
 
 
-@pytest.mark.parametrize(("attempt", "called"), [(Half, "attend"), (OfAStub, "Rotary")])
+class OfAnUnprintableStub(OfAStub):
+    def __init__(self, d_model: int, d_k: int, d_v: int):
+        raise NotImplementedError(Unprintable())
+
+
+class Unprintable:
+    def __str__(self):
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("attempt", "called"),
+    [(Half, "attend"), (OfAStub, "Rotary"), (lambda *sizes: OfAnUnprintableStub(*sizes), "__init__")],
+)
 def test_a_stub_in_a_class_is_named_by_its_method_or_its_class(attempt, called):
     assert run("SelfAttention", attempt).headline.startswith(f"calls `{called}`, which is not written yet")
 

@@ -130,8 +130,10 @@ def failure_of(error: BaseException) -> Failure:
 def _unwritten(error: NotImplementedError) -> str:
     """Say that a stub is still one: the answer, or what it calls; a class goes by the name that its stub raises."""
     names = [frame.name for frame in _own_frames(traceback.extract_tb(error.__traceback__))]
-    stub = error.args[0] if error.args and names[-1:] in (["__init__"], ["forward"]) else names[-1] if names else ""
-    called = f"calls `{stub}`, which " if len(names) > 1 else ""
+    name = names[-1] if names else ""
+    if name in ("__init__", "forward") and error.args and type(error.args[0]) is str and error.args[0].isidentifier():
+        name = error.args[0]
+    called = f"calls `{name[:100]}`, which " if len(names) > 1 else ""
     return f"{called}is not written yet: put your code in place of `raise NotImplementedError`"
 
 
