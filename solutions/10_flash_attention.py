@@ -312,10 +312,11 @@ check("mend_online", attend_in_blocks)
 # %%
 one_pass = yours_or_ours("mend_online", globals(), called="attend_in_blocks")
 
-row, values = torch.tensor([1.0, 3, 2, 5]), torch.tensor([[10.0], [20], [30], [40]])
-at_once = row.softmax(dim=-1) @ values
+row = torch.tensor([[1.0, 3, 2, 5]])  # one query and four keys
+values = torch.tensor([[[10.0], [20], [30], [40]]])
+at_once = (row.softmax(dim=-1)[..., None] * values).sum(dim=-2)
 assert_close(one_pass(row, values, 2), at_once)
-assert_close(at_once, torch.tensor([36.88]), atol=0.005, rtol=0)
+assert_close(at_once, torch.tensor([[36.88]]), atol=0.005, rtol=0)
 print(
     f"block by block: {one_pass(row, values, 2).item():.2f}; all at once: "
     f"{at_once.item():.2f}"
@@ -796,7 +797,7 @@ assert abs(slope(largest["in tiles of 64"]) - 1) < 0.01
 
 # %% [markdown]
 # And the block size? From the smallest block to the largest, the room grows from that of the result to that of the
-# table.
+# table. (If your function takes only a row of each tile at a time, it never needs that much.)
 
 # %%
 block_sizes = [8, 32, 128, 512, 1024]
@@ -806,7 +807,7 @@ print(
     "largest tensor, kB:",
     {size: round(room / 1000) for size, room in zip(block_sizes, rooms, strict=True)},
 )
-assert rooms[-1] == 1024 * 1024 * 4
+assert rooms[-1] <= 1024 * 1024 * 4
 assert rooms[0] <= 1024 * 16 * 4
 for size in block_sizes:
     assert_close(
@@ -1046,7 +1047,12 @@ check("flash_backward", flash_backward)
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
-backward = yours_or_ours("flash_backward", globals())
+eye, zero = torch.eye(2), torch.zeros(2, 2)
+backward = yours_or_ours(
+    "flash_backward",
+    globals(),  # and does it take D from o? Below, o is set to 0
+    asked=lambda backward: backward(eye, eye, eye, zero, zero[0], eye, 2, False),
+)
 
 torch.manual_seed(seed)
 q, k, v = (
@@ -1178,16 +1184,34 @@ def attention_layer(layer: nn.Module, num_heads: int, in_tiles: bool):
     return forward
 
 
+def attention_layers(model: nn.Module) -> list[nn.Module]:
+    """The layers of the model that have the four matrices."""
+    names = "w_q", "w_k", "w_v", "w_o"
+    return [x for x in model.modules() if all(hasattr(x, name) for name in names)]
+
+
 def with_attention(model: nn.Module, in_tiles: bool) -> nn.Module:
     """The model, with a table of weights in each head or without."""
-    for layer in model.modules():
-        if all(hasattr(layer, name) for name in ("w_q", "w_k", "w_v", "w_o")):
-            layer.forward = attention_layer(layer, 4, in_tiles)
+    for layer in attention_layers(model):
+        layer.forward = attention_layer(layer, 4, in_tiles)
     return model
 
 
+def calls(model: nn.Module) -> int:
+    """How often attention layers are called for one text."""
+    called = []
+    for layer in attention_layers(model):
+        layer.register_forward_hook(lambda *_: called.append(True))
+    model(torch.zeros(1, 5, dtype=torch.long))
+    return len(called)
+
+
 # %%
-Model = yours_or_ours("LanguageModel", globals())
+Model = yours_or_ours(
+    "LanguageModel",
+    globals(),  # does it call its layers? Then they can be changed
+    asked=lambda model: calls(model(9, 8, 4, 2, 5)),
+)
 colours = colour_lines()
 letters = ["\n", *sorted(set("".join(colours)))]
 rows = [torch.tensor([letters.index(x) for x in f"\n{line}\n"]) for line in colours]
