@@ -1025,18 +1025,18 @@ def trained_head(
     torch.manual_seed(start)
     generator = torch.Generator().manual_seed(start)
     head, losses, looks = Head(6 + NAME, 4, NAME), [], []
-    layers = {"w_q.weight": head.w_q, "w_k.weight": head.w_k, "w_v.weight": head.w_v}
+    layers = head.w_q, head.w_k, head.w_v
     for _ in range(rounds):
         batches = [sentences(64, generator) for _ in range(20)]
         words, wanted, place = (
             torch.stack(parts) for parts in zip(*batches, strict=True)
         )
         found, *matrices = train(
-            words, wanted, PRONOUN, *(layer.weight.T for layer in layers.values()), 5.0
+            words, wanted, PRONOUN, *(layer.weight.T for layer in layers), 5.0
         )
-        head.load_state_dict(
-            {name: matrix.T for name, matrix in zip(layers, matrices, strict=True)}
-        )
+        with torch.no_grad():
+            for layer, matrix in zip(layers, matrices, strict=True):
+                layer.weight.copy_(matrix.T)
         losses += found.tolist()
         looked = head(words[-1])[1][:, PRONOUN]
         looks.append(looked[torch.arange(64), place[-1]].mean().item())
