@@ -115,3 +115,11 @@ def test_a_hook_that_is_left_in_the_model_is_seen(judge, removed, diagnosis):
 def test_another_model_in_attnlib_is_the_student_s_own_loss(judge):
     source = "import attnlib\nattnlib.AttentionOnly = None\n" + HOOKED.format(removed="handle.remove()")
     assert judged(judge, "ablate_head", source, "ablated").points == 0
+
+
+def test_a_demonstration_that_is_shown_is_lent_what_the_answers_are(judge):
+    cell = {"name": "shown", "role": "given"}
+    lends = "yours_or_ours('causal_mask', globals())(3, 3).shape[0]"
+    cell["source"] = f"from attnlib.checks import yours_or_ours\nwidth = {lends}"
+    attempt = Run([cell], [], show=("shown",))
+    assert judge._shown(attempt, frozenset(), frozenset({"causal_mask"})) == {"shown": {"width": 3}}

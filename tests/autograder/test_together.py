@@ -9,7 +9,6 @@ from nbformat.v4 import new_code_cell
 from attnlib.checks.asking.ready_made import ATTENTION, EINSUM
 from autograder.judging.cells_around import plain_text
 from autograder.judging.judge import Judge
-from autograder.judging.retries import Run
 from autograder.judging.settle import settle
 from autograder.judging.together import Together, groups_of, is_refused
 from autograder.judging.verdict import write_verdicts
@@ -207,14 +206,6 @@ def test_an_answer_that_uses_what_it_must_not_fails_in_a_group_too(sandbox, name
 def test_a_text_is_read_only_where_nothing_else_could_bind_it(sources, text):
     cells = [{"name": str(place), "source": source, "role": "answer"} for place, source in enumerate(sources)]
     assert plain_text(cells, "largest") == text
-
-
-def test_a_demonstration_that_is_shown_is_lent_what_the_answers_are(assignment, sandbox):
-    cell = {"name": "shown", "role": "given"}
-    lends = "yours_or_ours('causal_mask', globals())(3, 3).shape[0]"
-    cell["source"] = f"from attnlib.checks import yours_or_ours\nwidth = {lends}"
-    attempt = Run([cell], [], show=("shown",))
-    assert Judge(sandbox)._shown(attempt, frozenset(), frozenset({"causal_mask"})) == {"shown": {"width": 3}}
 
 
 def alone(monkeypatch):

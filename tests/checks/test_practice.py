@@ -289,20 +289,6 @@ def test_what_is_due_is_said_and_no_bug_is_opened(practice):
     assert text(practice.next()) == "That was all: 3 bugs, 3 found, 0 given up. practice() continues."
 
 
-def test_a_bug_of_the_round_before_counts_in_none(practice):
-    for _ in range(4):
-        practice() if practice.round is None else practice.next()
-        practice.give_up()
-    practice.now = lambda: START + timedelta(days=30)
-    practice.next()
-    left_open = opened(practice)
-    practice.due(most=1)
-    practice.line(*left_open.lines)
-    practice.next()
-    practice.give_up()
-    assert text(practice.next()) == "That was all: 1 bug, 0 found, 1 given up. practice() continues."
-
-
 def test_nothing_is_due_where_nothing_has_passed_or_the_file_is_broken(practice, file):
     file.write_text('{"best": {}}', encoding="utf-8")
     assert text(practice.due()).startswith("Nothing is due.")

@@ -96,3 +96,17 @@ def test_a_history_is_read_as_it_was_written(file, practice):
     practice.give_up()
     assert review().cards == cards(file)
     assert Path(kept.place()) == file
+
+
+def test_a_bug_of_the_round_before_counts_in_none(practice):
+    for _ in range(4):
+        practice() if practice.round is None else practice.next()
+        practice.give_up()
+    practice.now = lambda: START + timedelta(days=30)
+    practice.next()
+    left_open = opened(practice)
+    practice.due(most=1)
+    practice.line(*left_open.lines)
+    practice.next()
+    practice.give_up()
+    assert text(practice.next()) == "That was all: 1 bug, 0 found, 1 given up. practice() continues."
