@@ -71,7 +71,8 @@ DOORS = {
     ),
     "the page cache": (
         f"open({FILE!r}, 'rb').read(4096)",
-        f"""vector = (ctypes.c_void_p * 2)(ctypes.addressof(ctypes.create_string_buffer(64)), 64)
+        f"""room = ctypes.create_string_buffer(64)  # it has to live until it has been written to
+    vector = (ctypes.c_void_p * 2)(ctypes.addressof(room), 64)
     return libc.preadv2(os.open({FILE!r}, os.O_RDONLY), vector, 1, ctypes.c_long(0), 8)  # RWF_NOWAIT""",
     ),
     "a lock": (
