@@ -676,8 +676,10 @@ for parameter in theirs.parameters():
     # its biases start at 0, where a mistake would not show
     nn.init.normal_(parameter, std=0.3)
 mine = Block(48, 4, mlp_ratio=2.0).double()
-# not strict: yours may have buffers
-mine.load_state_dict(attnlib.from_torch(theirs).state_dict(), strict=False)
+given = attnlib.from_torch(theirs).state_dict()
+missing, unknown = mine.load_state_dict(given, strict=False)
+assert not unknown
+assert not {*missing} & {*dict(mine.named_parameters())}  # yours may have buffers
 
 x = torch.randn(3, 7, 48, dtype=torch.float64, requires_grad=True)
 key_mask = attnlib.padding_mask(torch.tensor([7, 4, 2]), 7)
