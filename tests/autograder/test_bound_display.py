@@ -28,10 +28,9 @@ SLOW = [
 
 
 def notebook(*cells):
-    found = new_notebook(cells=list(cells), metadata={"language_info": dict(LANGUAGE)})
-    for number, cell in enumerate(found.cells):
+    for number, cell in enumerate(cells):
         cell.id = f"{number}"
-    return found
+    return new_notebook(cells=list(cells), metadata={"language_info": dict(LANGUAGE)})
 
 
 def parsed(shown, monkeypatch) -> list[int]:
