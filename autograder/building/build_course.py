@@ -28,6 +28,14 @@ LARGEST_FILM = 300_000
 Say = Callable[[str], None]
 
 
+class NotReleased(CourseError):
+    """Lessons that nbgrader refuses to release, each with its reason; all others are prepared."""
+
+    def __init__(self, why: dict[str, str]) -> None:
+        super().__init__("\n".join(why.values()))
+        self.why = why
+
+
 @dataclass(frozen=True)
 class Built:
     """A lesson's notebooks: nbgrader's source, and the student's."""
@@ -172,12 +180,13 @@ def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
     That includes assignments that differ from student to student, whose source notebooks exist already.
 
     A lesson that the gradebook knows, and that did not change since its release, is left alone. One that changed is
-    released again; nbgrader refuses where that would take graded cells away from submissions.
+    released again; nbgrader refuses where that would take graded cells away from submissions. Then NotReleased is
+    raised, after the lessons that follow have been prepared.
     """
     course = NbgraderCourse(layout.course)
     with course.gradebook() as gradebook:
         known = {assignment.name for assignment in gradebook.assignments if is_for_the_sandbox(assignment)}
-    done = []
+    done, refused = [], dict[str, str]()
     for lesson in layout.gradable(wanted):
         source = layout.source(lesson)
         if lesson in layout.lessons():
@@ -186,8 +195,15 @@ def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
         changed = source.stat().st_mtime_ns
         fresh = released.is_file() and released.stat().st_mtime_ns == changed
         if lesson not in known or not fresh:
-            os.utime(course.generate_assignment(lesson), ns=(changed, changed))  # "of that one", by any clock
+            try:
+                released = course.generate_assignment(lesson)
+            except CourseError as error:
+                refused[lesson] = str(error)
+                continue
+            os.utime(released, ns=(changed, changed))  # "of that one", by any clock
             done.append(lesson)
+    if refused:
+        raise NotReleased(refused)
     return done
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from autograder.building.build_course import prepare
+from autograder.building.build_course import NotReleased, prepare
 from autograder.grading.certificates import Certificates
 from autograder.grading.chosen import chosen_submissions
 from autograder.grading.cluster import judge_on_cluster
@@ -34,6 +34,7 @@ from autograder.showing.text import printable
 
 logging.getLogger("tornado").addHandler(logging.NullHandler())  # else nbgrader prints what it raises as well
 
+NO_LESSON = "there is no such lesson"
 BATCH = 100
 """The most submissions entered at once, which a killed run has to repeat."""
 
@@ -107,14 +108,19 @@ def grade(
     the gradebook does not hold it any more.
     """
     (submissions, strays), lessons = chosen_submissions(layout, folder, wanted), layout.gradable(wanted)
-    prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
+    why_not: dict[str, str] = {}
+    try:
+        prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
+    except NotReleased as error:
+        why_not = {lesson: first_line(why) for lesson, why in error.why.items()}
+        lessons = [lesson for lesson in lessons if lesson not in why_not]
     course = NbgraderCourse(layout.course, submitted=folder.resolve())
     if how.received is not None:
         record_all_received(course.directory, how.received, layout.gradable(()))
     run = Run(layout, course, folder, how, step)
     found = [Graded(printable(one.student), "", problem=f"not graded: {printable(one.why)}") for one in strays]
     found += [
-        Graded(printable(student), printable(lesson), problem="not graded: there is no such lesson")
+        Graded(printable(student), printable(lesson), problem=f"not graded: {why_not.get(lesson, NO_LESSON)}")
         for student, lesson in submissions
         if lesson not in lessons
     ]

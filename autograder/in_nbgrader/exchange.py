@@ -126,13 +126,20 @@ def _name_of(owner: int) -> str:
 
 
 class ReleaseOneByOne(ExchangeReleaseFeedback):
-    """Releases each student's feedback separately: if a file is missing, the others still get theirs."""
+    """Releases each student's feedback separately: if a file is missing, the others still get theirs.
+
+    nbgrader names a page in the exchange after a secret that came with the submission. Who handed in elsewhere has
+    none, and gets the page from the course's folder.
+    """
 
     src_path: str
 
     def copy_files(self) -> None:
         failed = []
         for folder in sorted(glob.glob(self.src_path)):  # noqa: PTH207  from the root on
+            if not Path(folder, "submission_secret.txt").exists():
+                self.log.warning("Not handed in through the exchange, so send this yourself: %s", printable(folder))
+                continue
             self.src_path = glob.escape(folder)
             try:
                 super().copy_files()

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from tiny_course import EXERCISES, POINTS, RIGHT, TINY, Class
+from tiny_course import EXERCISES, POINTS, RIGHT, TINY, Class, tiny_text
 
 from autograder import __main__ as command_line
 from autograder.building.build_course import build
@@ -89,6 +89,15 @@ def test_a_notebook_of_somebody_s_own_stays(layout):
 
 
 @pytest.mark.slow
+def test_a_lesson_that_cannot_be_released_keeps_no_other_from_it(command, layout):
+    text = tiny_text()
+    layout.text("01_bad").write_text(text.replace("### END SOLUTION", "", 1), encoding="utf-8")
+    layout.text("02_good").write_text(text, encoding="utf-8")
+    assert re.fullmatch(r"nbgrader cannot release 01_bad: cell predict[^\n]*", refusal(command("prepare")))
+    assert "prepared" not in command("prepare", TINY, "02_good").stdout  # they are
+
+
+@pytest.mark.slow
 def test_from_a_shell_there_is_no_traceback():
     arguments = [sys.executable, "-m", "autograder", "grade", "no/such/folder"]
     result = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -106,6 +115,8 @@ def test_grade_prints_scores_diagnoses_and_reasons(command, prepared, layout, tm
     klass.submit("broken").write_text("not a notebook", encoding="utf-8")
     (klass.submitted / "lost" / "07_other").mkdir(parents=True)
     klass.submit("some[1]", RIGHT)
+    klass.layout.text("01_bad").write_text(tiny_text().replace("### END SOLUTION", "", 1), encoding="utf-8")
+    (klass.submitted / "lost" / "01_bad").mkdir(parents=True)
     result = command("grade", klass.submitted, "--workers", 1)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
@@ -115,6 +126,7 @@ def test_grade_prints_scores_diagnoses_and_reasons(command, prepared, layout, tm
     assert f"✗ pairwise_dot 0/{POINTS['pairwise_dot']} SyntaxError" in text
     assert "not graded: the notebook is not JSON" in text
     assert "not graded: there is no such lesson" in text
+    assert "not graded: nbgrader cannot release 01_bad: cell predict" in text
     assert f"some[1] {everything}/{everything}" in text
     assert "Gradebook: " in text
 

@@ -164,7 +164,7 @@ def test_a_file_of_somebody_else_in_a_student_s_folder_stays_there(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")  # nbgrader's
-def test_feedback_is_released_to_all_who_have_what_it_takes(exchange, tmp_path):
+def test_feedback_is_released_to_all_who_have_what_it_takes(exchange, tmp_path, caplog):
     for student in ("ann", "bea", "cyd"):
         folder = exchange.path("feedback", student, TINY)
         folder.mkdir(parents=True)
@@ -172,8 +172,12 @@ def test_feedback_is_released_to_all_who_have_what_it_takes(exchange, tmp_path):
         (folder / "submission_secret.txt").write_text(f"secret of {student}", encoding="utf-8")
         if student != "bea":
             (folder / "timestamp.txt").write_text(TIME, encoding="utf-8")
-    with pytest.raises(ExchangeError, match="bea"):
+    elsewhere = exchange.path("feedback", "dan", TINY)
+    elsewhere.mkdir(parents=True)
+    (elsewhere / f"{TINY}.html").write_text("dan", encoding="utf-8")
+    with pytest.raises(ExchangeError, match=r"from \S*bea\S*$"):
         exchange.factory.ReleaseFeedback(coursedir=exchange.directory).start()
+    assert f"Not handed in through the exchange, so send this yourself: {elsewhere}" in caplog.messages
     released = (tmp_path / "exchange" / "attention" / "feedback").glob("*.html")
     assert sorted(path.read_text(encoding="utf-8") for path in released) == ["ann", "cyd"]
 

@@ -126,6 +126,16 @@ def test_naps_in_all_cases_are_added_up() -> None:
     assert 3 <= len(calls) < 10  # a loaded machine makes a window of computing of one or two
 
 
+def test_naps_are_added_up_to_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "ready", lambda: 0.0)
+    patience = Patience(waiting=2.0)
+    naps = 0
+    while patience.waiting_left > 0:
+        patience.spend(wall=0.7, cpu=0.001)
+        naps += 1
+    assert naps == 4  # two windows of two naps each
+
+
 def test_the_whole_check_has_a_limit_of_real_time() -> None:
     def naps_and_computes(x: Tensor, y: Tensor) -> Tensor:
         until = time.monotonic() + 0.5
