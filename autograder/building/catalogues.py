@@ -20,11 +20,7 @@ def complaints(lessons: Collection[str], exercises: Iterable[Exercise]) -> list[
         found = [line for exercise in chosen for line in _right_ones(exercise)]
         found += [line for exercise in chosen for line in _untried(exercise)]
         found += _called_otherwise({file for exercise in chosen for file in exercise.files}, written)
-        for file in sorted({file for exercise in chosen for file in exercise.files}):
-            users = [exercise for exercise in written if file in exercise.files]
-            if all(user.lesson in lessons for user in users):  # no other lesson may use the rest
-                found += _nowhere(file, users)
-        return found
+        return found + without_a_place(chosen, written)
     except BadCatalogue as error:  # everything after it would be guesswork
         return [str(error)]
 
@@ -58,6 +54,15 @@ def _called_otherwise(files: Collection[Path], written: Iterable[WrittenExercise
             other = first.setdefault(slip.id, slip)
             if file in files and slip.title != other.title:
                 yield f"{slip.where}: {slip.id} is {other.title!r} at {other.where}: give this one another id"
+
+
+def without_a_place(chosen: Collection[Exercise], among: Collection[Exercise]) -> list[str]:
+    """One line for each slip in the files of the chosen exercises that fits none of the exercises `among` all."""
+    written = [exercise for exercise in among if isinstance(exercise, WrittenExercise)]
+    found: list[str] = []
+    for file in sorted({file for exercise in written if exercise in chosen for file in exercise.files}):
+        found += _nowhere(file, [exercise for exercise in written if file in exercise.files])
+    return found
 
 
 def _nowhere(file: Path, users: list[WrittenExercise]) -> Iterator[str]:

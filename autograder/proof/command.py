@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from attnlib.checks import exercises
+from autograder.building.catalogues import without_a_place
 from autograder.lesson_text.layout import shown
 from autograder.proof.counts import Proof
 from autograder.proof.measure import code_exercises, fates, slips, verdicts
@@ -34,6 +36,9 @@ Task = tuple[Callable[..., Proof], tuple[object, ...]]
 def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> None:
     """Try the checks of the exercises, of all if none is named, and show it; a CourseError if too little holds."""
     names = _chosen(wanted)
+    every = exercises()
+    if homeless := without_a_place([every[name] for name in names], every.values()):
+        raise CourseError("\n".join(homeless))
     if page_file is not None:
         page_file.parent.mkdir(parents=True, exist_ok=True)  # before the half hour that it takes
     proofs = measure(names, seeds)

@@ -228,13 +228,16 @@ def test_a_lesson_of_others_is_not_packed(small):
 
 
 @pytest.mark.slow
-def test_a_check_that_is_not_proved_is_said(small):
-    slips = small / "my_course" / "lesson_20" / "slips.md"
-    again = "\n### by_sum: Added up\nAdded up, and not divided.\n\n    return x.sum(dim=1)\n"
-    slips.write_text(slips.read_text(encoding="utf-8") + again, encoding="utf-8")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("return x.sum(dim=1)", "not met: 98 % are named rightly"), ("foo = x", "slips.md:17: by_sum fits nowhere")],
+)
+def test_a_check_that_is_not_proved_is_said(small, line, said):
+    with (small / "my_course" / "lesson_20" / "slips.md").open("a", encoding="utf-8") as slips:
+        slips.write(f"\n### by_sum: Added up\nAdded up, and not divided.\n\n    {line}\n")
     done = python("-m", "autograder", "checks", "my_topic", course=small, check=False)
     assert done.returncode == 1
-    assert "not met: 98 % are named rightly" in done.stderr
+    assert said in done.stderr
     assert "Traceback" not in done.stderr
 
 
