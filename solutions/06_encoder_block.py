@@ -1373,9 +1373,9 @@ _, ax = plt.subplots(figsize=(8.4, 3.2), layout="constrained")
 for name, (_, _, colour, line) in trials.items():
     smooth = torch.tensor(runs[name]).unfold(0, 10, 1).mean(dim=-1)
     ax.plot(range(10, 201), smooth, line, color=colour, label=name)
-ax.axhline(math.log(10), color="0.7", linewidth=1)
-ax.text(200, math.log(10) + 0.05, "ln 10: guessing", color="0.35", ha="right")
-ax.set(xlabel="step", ylabel="loss")
+ax.hlines(math.log(10), 0, 200, color="0.7", linewidth=1)
+ax.text(203, math.log(10), "ln 10:\nguessing", color="0.35", va="center")
+ax.set(xlabel="step", ylabel="loss", xlim=(0, 232))
 ax.set_title("At the full rate from the first step, only pre-LN learns")
 ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 show(
