@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from attnlib.checks import exercises
+from attnlib.checks import exercises, run
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 LESSONS = sorted({exercise.lesson for exercise in exercises().values()})
@@ -22,3 +22,11 @@ def test_the_whole_course_is_counted():
     assert found is not None
     graded = [exercise.points for exercise in exercises().values() if not exercise.stretch]
     assert tuple(map(int, found.groups())) == (len(graded), len(exercises()) - len(graded), sum(graded))
+
+
+def test_the_verdict_it_shows_is_what_one_sees():
+    shown = re.search(r"^(✗ attention_scores.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    message = " ".join(run("attention_scores", lambda q, k: q @ k.mT).message.split())
+    for line in shown[1].splitlines():
+        assert line.strip().removesuffix(" …") in message

@@ -120,6 +120,11 @@ def test_search_finds_a_lesson_and_the_page_turns_dark(page, site):
     found = page.locator("#search-results a", has_text="dot-product").first
     found.wait_for()
     assert "notebooks/02" in found.get_attribute("href")
+    glass = page.locator("form.bd-search:visible svg, form.bd-search:visible i").first.bounding_box()
+    begins = page.locator("form.bd-search:visible input[type=search]").first.evaluate(
+        "input => input.getBoundingClientRect().left + parseFloat(getComputedStyle(input).paddingLeft)"
+    )
+    assert glass["x"] + glass["width"] <= begins  # the magnifying glass covers no letter
     ground = {}
     for mode in ("dark", "light"):
         page.locator("button.theme-switch-button:visible").first.click()
@@ -167,6 +172,8 @@ def test_a_lesson_says_what_is_core_and_what_comes_before_and_after(page, site):
     badges = page.locator("article h2 .path").all_inner_texts()
     assert {*badges} == {"core", "more", "stretch"}
     assert badges[0] == "core"
+    ground = page.locator("article h2 .path-core").first.evaluate("it => getComputedStyle(it).printColorAdjust")
+    assert ground == "exact"  # white on white, a printer would leave the word out
     assert "· core" not in page.locator("article").inner_text()
     assert page.locator("#pst-page-toc-nav .path").count() == len(badges)
     before, after = (

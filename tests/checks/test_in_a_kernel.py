@@ -96,7 +96,8 @@ def test_the_kernel_can_be_interrupted_while_an_answer_waits(kernel, tmp_path):
     manager.interrupt_kernel()
     while (reply := client.get_shell_msg(timeout=MUCH))["msg_type"] != "execute_reply":
         pass
-    assert reply["content"]["ename"] == "KeyboardInterrupt"
+    assert reply["content"]["ename"] == "Interrupted"
+    assert reply["content"]["traceback"] == ["Interrupted before there was a result. Run this cell again."]
     assert execute(client, RIGHT + "\ncheck('pairwise_dot', pairwise_dot)")["status"] == "ok"
 
 

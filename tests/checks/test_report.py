@@ -292,3 +292,9 @@ def test_a_heading_with_long_inputs_does_not_fill_a_paragraph() -> None:
     assert headings[0].startswith("In the case “")
     assert max(map(len, headings)) < 120
     assert "<div>Called with questions = [" in html
+
+
+def test_a_cut_in_what_was_printed_is_marked() -> None:
+    report = run("pairwise_dot", lambda x, y: print("shape " * 300))
+    (shown,) = (section.body for section in report.sections if section.heading.startswith("Your code printed"))
+    assert shown == "shape " * 100 + "…"

@@ -39,6 +39,13 @@ def go_on_handling(before: BaseException | None) -> None:
         SET_HANDLED(before)
 
 
+class Interrupted(KeyboardInterrupt):
+    """The user pressed Ctrl-C; IPython says so in one line, as the fault is in none of a traceback's."""
+
+    def _render_traceback_(self) -> list[str]:
+        return ["Interrupted before there was a result. Run this cell again."]
+
+
 class Interrupts:
     """The user's Ctrl-C, unlike a KeyboardInterrupt that an attempt raises: noted, and raised where that is allowed."""
 
@@ -75,7 +82,7 @@ def interrupts_held() -> Iterator[Interrupts]:
     finally:
         signal.signal(signal.SIGINT, others)
         if interrupts.pressed:
-            raise KeyboardInterrupt
+            raise Interrupted from None
 
 
 class Window:

@@ -63,9 +63,9 @@ def write_report(
         pages = pages_of(exercise, finding)
         told = Section(heading + finding.title, finding.explanation, link=finding.thread, pages=pages)
         sections.insert(min(1, len(sections)), told)  # after the difference, if one is shown
-    printed = next((t.got.printed for t in trials if t.got.printed), "")
-    if printed:
-        sections.append(Section("Your code printed (in the first case)", printed.rstrip()[:600], fixed=True))
+    if printed := next((t.got.printed.rstrip() for t in trials if t.got.printed), ""):
+        begins = printed if len(printed) <= 600 else f"{printed[:600].rstrip()} …"
+        sections.append(Section("Your code printed (in the first case)", begins, fixed=True))
     shown = chosen.failure if chosen is not None else failure
     return Report(
         exercise=exercise.name,
