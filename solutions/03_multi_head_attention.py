@@ -657,7 +657,7 @@ check("two_heads_by_hand", two_heads_by_hand)
 
 # %%
 # nbval-ignore-output: it says whose matrices are used, and that differs for a student
-by_hand = yours_or_ours("two_heads_by_hand", globals())(6, 1, 4)
+by_hand = yours_or_ours("two_heads_by_hand", globals())(6, 1, 4).float()
 
 # %%
 place, name = torch.eye(6), torch.ones(6, 6).tril() * 2 - 1  # six different names

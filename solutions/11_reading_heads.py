@@ -266,7 +266,7 @@ def run_by_hand(ids: Tensor, matrices: Tensor) -> Tensor:
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 torch.manual_seed(seed)
-matrices = by_hand(VOCAB, 128)
+matrices = by_hand(VOCAB, 128).float()
 no_notes = matrices.clone()
 no_notes[1] = 0  # layer 0 looks, and writes nothing
 for period in (4, 16, 48):

@@ -120,8 +120,14 @@ LONG = {
 """About how many seconds these take: what is long, or waits, begins first, and all else runs beside it."""
 
 
+A_KERNEL_EACH = "tests/autograder/test_other_answers.py::"
+"""Each of these tests runs a whole lesson, and shares nothing with the others."""
+
+
 def scope_of(nodeid: str) -> str:
     """The tests of an exercise share what its misconceptions did; those of a file, its fixtures or its kernel."""
+    if nodeid.startswith(A_KERNEL_EACH):
+        return nodeid
     named = [word for word in re.split(r"[\[\]-]", nodeid) if word in exercises()]
     return named[0] if named and nodeid.startswith("tests/checks/") else nodeid.split("::")[0]
 

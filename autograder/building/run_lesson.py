@@ -1,6 +1,7 @@
 """Execute a solved lesson: the instructor's notebook."""
 
 import os
+import re
 from copy import deepcopy
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         client.execute(env={**os.environ, PLACE: ""})  # keeps out what earlier runs kept, and progress bars
     except CellExecutionError as error:
         cell = next(cell for cell in notebook.cells if any(x.output_type == "error" for x in cell.get("outputs", [])))
-        raise CourseError(f"{lesson}, cell {cell.id}: it raises {error.ename}: {first_line(error.evalue)}.") from None
+        said = error.evalue or _stopped_at(error.traceback)  # a bare assertion says nothing
+        raise CourseError(f"{lesson}, cell {cell.id}: it raises {error.ename}: {first_line(said)}.") from None
     except (CellTimeoutError, DeadKernelError) as error:
         raise CourseError(f"{lesson}: the solved lesson cannot be executed: {first_line(error)}.") from None
     for cell in notebook.cells:
@@ -42,6 +44,12 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
     notebook.metadata.pop("widgets", None)  # a widget's state, which only a running kernel could draw
     notebook.metadata["language_info"] = NotebookNode(LANGUAGE)
     return notebook
+
+
+def _stopped_at(trace: str) -> str:
+    """Return the line to which IPython's traceback points in the cell."""
+    pointed = re.search(r"^-+> \d+ (.*)", re.sub(r"\x1b\[[\d;]*m", "", trace), re.MULTILINE)
+    return pointed[1] if pointed else trace
 
 
 def without_outputs(notebook: NotebookNode) -> NotebookNode:
