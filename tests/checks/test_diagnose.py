@@ -57,6 +57,51 @@ def test_a_tensor_made_on_the_cpu_does_not_hide_what_the_numbers_show() -> None:
     assert run("ov_circuit", transposed).diagnosis == "circuit_transposed"
 
 
+def test_a_result_without_the_inputs_dtype_does_not_hide_what_the_numbers_show() -> None:
+    def transposed(x: Tensor, w: Tensor) -> Tensor:
+        state, states = torch.zeros(x.shape[0], x.shape[2]), []
+        for word in x.float().unbind(1):
+            state = torch.tanh(state @ w.float().T + word)
+            states.append(state)
+        return torch.stack(states, dim=1)
+
+    report = run("recurrent_states", transposed)
+    assert report.diagnosis == "matrix_transposed"
+    assert "the values are not right" in report.headline
+    assert "the dtype of the result, in the case “float64”" in " ".join(report.message.split())
+
+
+def test_a_tensor_made_on_the_cpu_does_not_hide_a_mistake_of_another_part() -> None:
+    def into_training(
+        model: nn.Module,
+        ids: Tensor,
+        num_tokens: int,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        stop_id: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        model.eval()
+        stopped = torch.zeros(len(ids), dtype=torch.bool)
+        for _ in range(num_tokens):
+            logits = model(ids[:, -model.max_len :])[:, -1].detach()
+            new = attnlib.sample_next(logits, temperature, top_k, top_p, generator)
+            if stop_id is not None:
+                new = torch.where(stopped, stop_id, new)
+                stopped = stopped | (new == stop_id)
+            ids = torch.cat([ids, new[:, None]], dim=1)
+            if stopped.all():
+                break
+        model.train()
+        return ids
+
+    report = run("generate", into_training)
+    assert report.diagnosis == "put_into_training"
+    assert "changes its input" in report.headline
+    assert "Not explained by it: “stop”" in report.message
+
+
 def test_a_second_mistake_is_told_where_it_shows_in_one_case_alone() -> None:
     def remembering(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
         model.train()

@@ -73,6 +73,7 @@ EXAMPLES = [
     ("`cat` joins", "y = torch.stack(x)", "y = torch.cat(x)"),
     ("An argument that fits", "y = F.embedding(x, k, padding_idx=0)", "y = F.embedding(x, k)"),
     ("An index or a slice drops", "y = x[:1] @ k", "y = x @ k"),
+    ("`None` in an index adds an axis", "y = w @ b[:, None]", "y = w @ b"),
     ("`split` is told", "y = x.chunk(3)", "y = x.split(3)"),
     ("Opposites have", "y = x.triu()", "y = x.tril()"),
     ("`repeat` turns", "y = x.repeat(h)", "y = x.repeat_interleave(h)"),

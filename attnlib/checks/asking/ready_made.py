@@ -41,7 +41,8 @@ FAMILIES = {
     MASKED_SOFTMAX: Family(
         r"maskedsoftmax|masked\.(ops\.)?(log)?softm|safesoftmax|attention|transformer(en|de)coder",
         "Here you write what a mask does to a softmax. `torch.softmax` is allowed, but nothing that takes the "
-        "mask as well, such as `torch.masked.softmax` or PyTorch's attention.",
+        "mask as well, such as `torch.masked.softmax` or PyTorch's attention, or that turns rows of -inf into zeros "
+        "by itself, as `torch._safe_softmax` does.",
     ),
     ATTENTION: Family(
         r"attention|transformer(en|de)coder",

@@ -42,7 +42,8 @@ def diagnose(
     failed = [t for t in trials if t.difference is not None]
     if not failed:
         return []
-    telling = [t for t in failed if not t.case.other_device] or failed  # those only compare devices
+    on_cpu = [t for t in failed if not t.case.other_device]
+    telling = [t for t in failed if not t.is_apart] or on_cpu or failed
     aspect = min((t.difference.aspect for t in telling if t.difference), key=ASPECTS.index)
     # a wrong dtype explains no gradient that is cut off; wrong values may, and what keeps an answer keeps none for it
     up_to: Aspect = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
@@ -50,10 +51,9 @@ def diagnose(
         up_to = max(up_to, "mutation", key=ASPECTS.index)  # then all numbers are right: none explains a changed input
     rivals = [Rival(m) for m in exercise.misconceptions if not (m.unless and _may_contradict(source, m.unless))]
     order = _most_telling_first(trials)
-    first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
+    first_part = next(part for part in exercise.parts if any(t.case.part == part for t in telling))
     # numbers that are right elsewhere must be right by the misconception, too: it may speak of more than one part
-    # a tensor made on the CPU is a mistake of its own
-    compared = [t for t in order if telling is failed or not (t.case.other_device and t.difference)]
+    compared = [t for t in order if t.difference is None or t in telling]
     in_part = [t for t in compared if t.case.part == first_part or _has_right_numbers(t)]
     without_errors = [t for t in order if t.got.failure is None]  # the same mistake may fail in two ways
     for chosen in (order, in_part, without_errors):
@@ -70,7 +70,7 @@ def diagnose(
         if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, asking, up_to):
             named = next(m for m in exercise.misconceptions if m.id in names)
             alike = [r for r in rivals if (r.misconception.same_as or r.misconception.id) in names]
-            return [named, *_not_explained(exercise, alike, telling, asking)]
+            return [named, *_not_explained(exercise, alike, failed, asking)]
         if names:
             return []
     return []
@@ -93,7 +93,7 @@ def _not_explained(
 ) -> list[Misconception]:
     """Find what is wrong besides the misconception, in any of its forms.
 
-    That is a part, or single cases whose part it explains otherwise, or an input that is changed.
+    That is a part, or single cases whose part it explains otherwise, a dtype, or an input that is changed.
     """
     seen = [t for t in failed if not t.case.hidden]
     theirs = {t.case.name: [_seen(exercise, rival, t.case, asking) for rival in alike] for t in seen}
@@ -101,16 +101,21 @@ def _not_explained(
     known = {name for observed in theirs.values() for s in observed for name in s.mutated}
     left: list[Trial] = []
     changed: dict[str, None] = {}
+    dtypes: list[str] = []
     for trial in seen:
         of_its_own = [name for name in trial.got.mutated if name not in {*known, *trial.expected.mutated}]
-        rights = (first_difference(exercise, trial.case, trial.expected, s) for s in theirs[trial.case.name])
-        only_changed = trial.difference is not None and trial.difference.aspect == "mutation"
-        if all(found is None for found in rights):
+        rights = [first_difference(exercise, trial.case, trial.expected, s) for s in theirs[trial.case.name]]
+        aspect = trial.difference.aspect if trial.difference else ""
+        only_changed = aspect == "mutation"
+        if aspect == "dtype" and not any(found and found.aspect == "dtype" for found in rights):
+            dtypes += [trial.case.name]
+        elif all(found is None for found in rights):
             left += [trial] if of_its_own or not only_changed else []
         else:
             changed |= dict.fromkeys(of_its_own)
     inputs = [f"the input {name}, which is changed in place" for name in changed]
-    return not_explained(exercise, left, seen, inputs)
+    of_dtype = [f"the dtype of the result, in the case “{name}”" for name in dtypes[:1]]
+    return not_explained(exercise, left, seen, [*of_dtype, *inputs])
 
 
 def not_explained(

@@ -24,6 +24,11 @@ class Trial:
         accepted = self.difference is not None and self.difference.how == "accepted"
         return None if accepted else self.got.failure
 
+    @property
+    def is_apart(self) -> bool:
+        """True if only a device or a dtype is wrong: a mistake of its own, whatever else is wrong in other cases."""
+        return self.difference is not None and (self.case.other_device or self.difference.aspect == "dtype")
+
 
 def judged(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Trial:
     """Compare the two; a difference may count for another part than the case's own (`Exercise.part_for`)."""

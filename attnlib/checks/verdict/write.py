@@ -124,7 +124,7 @@ def _untried(trials: Sequence[Trial], cases: Sequence[Case]) -> tuple[str, ...]:
 def _chosen(exercise: Exercise, trials: Sequence[Trial], findings: Sequence[Misconception]) -> Trial | None:
     """Choose the wrong case that is shown."""
     order, given = list(exercise.parts), _is_given(findings)
-    visible = sorted(visibly_wrong(trials), key=lambda t: (order.index(t.case.part), t.case.other_device, _rank(t)))
+    visible = sorted(visibly_wrong(trials), key=lambda t: (t.is_apart, order.index(t.case.part), _rank(t)))
     return min(visible, key=lambda t: given and not _shows_numbers(t), default=None)
 
 

@@ -61,10 +61,10 @@ def reason(tree: ast.AST, edit: Edit) -> str:
 def places(tree: ast.AST, edit: Edit) -> Iterator[str]:
     """Yield the names of an edit's first place.
 
-    Its node: `relu()` and `.relu()` for a call, `.T`, an operator such as `@`, `index`, `slice`, `tuple`, `condition`,
-    `mask` for what is called like one, `without dim of sum()` where an argument is left out. What the node is part of:
-    `dim of softmax()`, `argument of range()`, `bound of slice`, `index of shape`, `operand of power`, `- in bound of
-    slice`. Last, what is put there: `keepdim of sum()`, `to @`, `arrow` in a pattern of einsum, `result kept`.
+    Its node: `relu()` and `.relu()` for a call, `.T`, an operator such as `@`, `index`, `slice`, `new axis`, `tuple`,
+    `condition`, `mask` for what is called like one, `without dim of sum()` where an argument is left out. What the node
+    is part of: `dim of softmax()`, `argument of range()`, `bound of slice`, `index of shape`, `operand of power`, `- in
+    bound of slice`. Last, what is put there: `keepdim of sum()`, `to @`, `arrow` in a pattern of einsum, `result kept`.
     """
     (site, new), parents = edit.places[0], _parents(tree)
     around = list(_around(site.node, parents))
@@ -111,6 +111,10 @@ def _own(node: Any, new: ast.AST) -> Iterator[str]:
         others = new.ops if isinstance(new, ast.Compare) else []
         exchanged = (op for op, other in zip(node.ops, others, strict=False) if type(op) is not type(other))
         yield SIGNS.get(type(next(exchanged, node.ops[0])), "in")
+    elif isinstance(node, ast.Subscript) and any(
+        isinstance(part, ast.Constant) and part.value is None for part in ast.walk(node.slice)
+    ):
+        yield "new axis"
     elif isinstance(node, ast.Subscript):
         yield "slice" if any(isinstance(part, ast.Slice) for part in ast.walk(node.slice)) else "index"
     elif isinstance(node, ast.Tuple | ast.List):
