@@ -42,21 +42,23 @@ REFUSED: dict[str, Meet] = {
 }
 
 
-def _mixed(meet: Meet) -> bool:
+def _mixed(meet: Meet, *, inference: bool) -> bool:
     x = on_other_device(torch.ones(2, 3))
-    with OtherDevice() as gpu:
+    with OtherDevice() as gpu, torch.inference_mode(inference):
         meet(x, torch.ones(2, 3))
     return gpu.mixed
 
 
+@pytest.mark.parametrize("inference", [False, True])
 @pytest.mark.parametrize("meet", ALLOWED.values(), ids=ALLOWED)
-def test_what_a_gpu_allows_is_not_noticed(meet: Meet) -> None:
-    assert not _mixed(meet)
+def test_what_a_gpu_allows_is_not_noticed(meet: Meet, inference: bool) -> None:
+    assert not _mixed(meet, inference=inference)
 
 
+@pytest.mark.parametrize("inference", [False, True])
 @pytest.mark.parametrize("meet", REFUSED.values(), ids=REFUSED)
-def test_what_a_gpu_refuses_is_noticed(meet: Meet) -> None:
-    assert _mixed(meet)
+def test_what_a_gpu_refuses_is_noticed(meet: Meet, inference: bool) -> None:
+    assert _mixed(meet, inference=inference)
 
 
 COMPUTED: dict[str, Callable[[Tensor], object]] = {

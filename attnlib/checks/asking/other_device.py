@@ -48,6 +48,9 @@ class OtherDevice(TorchDispatchMode):
         return self
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+            with self:  # what is made in `inference_mode` gets here before it is taken apart
+                return function.decompose(*args, **(kwargs or {}))
         call = _Call()
         on_cpu = [_each_tensor(call.numbers_of, argument) for argument in args]
         named = {name: _each_tensor(call.numbers_of, argument) for name, argument in (kwargs or {}).items()}
@@ -131,8 +134,9 @@ def _on_other(numbers: Tensor, storages: Storages) -> Tensor:
         storage: Any = torch.UntypedStorage(kept.nbytes(), device="meta")
         storage.numbers = kept
         storages[kept._cdata] = storage
-    new = torch.empty(0, dtype=numbers.dtype, device="meta")
-    return new.set_(storages[kept._cdata], numbers.storage_offset(), numbers.shape, numbers.stride())
+    with torch.inference_mode(False):  # a view of what was made outside counts its versions
+        new = torch.empty(0, dtype=numbers.dtype, device="meta")
+        return new.set_(storages[kept._cdata], numbers.storage_offset(), numbers.shape, numbers.stride())
 
 
 def _as_it_is_now(handle: Tensor, numbers: Tensor) -> Tensor:
