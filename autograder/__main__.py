@@ -225,8 +225,11 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
             f"Not graded because of a fault in the grader: {faults} of {len(graded)}. "
             f"The tracebacks are in {shown(layout.course / 'faults.txt')}; the next run tries these again."
         )
+    complaints = sorted({one.refused for one in graded if one.refused})
     if all(one.problem is not None for one in graded):
-        raise CourseError("No submission could be graded.")
+        complaints.append("No submission could be graded.")
+    if complaints:
+        raise CourseError("\n".join(complaints))
 
 
 @main.command()

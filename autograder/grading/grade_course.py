@@ -34,7 +34,6 @@ from autograder.showing.text import printable
 
 logging.getLogger("tornado").addHandler(logging.NullHandler())  # else nbgrader prints what it raises as well
 
-NO_LESSON = "there is no such lesson"
 BATCH = 100
 """The most submissions entered at once, which a killed run has to repeat."""
 
@@ -50,6 +49,8 @@ class Graded:
     remarks: tuple[str, ...] = ()
     fault: bool = False
     """True if it was not graded because of a fault of the grader's own."""
+    refused: str = ""
+    """Why nbgrader cannot release its lesson."""
 
     @property
     def points(self) -> float:
@@ -112,18 +113,17 @@ def grade(
     try:
         prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
     except NotReleased as error:
-        why_not = {lesson: first_line(why) for lesson, why in error.why.items()}
+        why_not = error.why
         lessons = [lesson for lesson in lessons if lesson not in why_not]
     course = NbgraderCourse(layout.course, submitted=folder.resolve())
     if how.received is not None:
         record_all_received(course.directory, how.received, layout.gradable(()))
     run = Run(layout, course, folder, how, step)
     found = [Graded(printable(one.student), "", problem=f"not graded: {printable(one.why)}") for one in strays]
-    found += [
-        Graded(printable(student), printable(lesson), problem=f"not graded: {why_not.get(lesson, NO_LESSON)}")
-        for student, lesson in submissions
-        if lesson not in lessons
-    ]
+    for student, lesson in (pair for pair in submissions if pair[1] not in lessons):
+        refused = why_not.get(lesson, "")
+        why = "its lesson cannot be released" if refused else "there is no such lesson"
+        found.append(Graded(printable(student), printable(lesson), problem=f"not graded: {why}", refused=refused))
     submissions = [pair for pair in submissions if pair[1] in lessons]
     found += [
         Graded(printable(student), lesson, problem=f"not graded: {why}")

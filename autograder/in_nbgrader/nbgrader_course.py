@@ -19,6 +19,11 @@ from autograder.in_nbgrader.course_files import FULL
 from autograder.lesson_text.layout import CONFIG, SETTINGS
 from autograder.showing.errors import CourseError, first_line
 
+OTHER_CELLS = (
+    "This version of the lesson has other exercises. The grades stay, and the other lessons are graded. To have this "
+    'one graded anew, see "When something goes wrong" in docs/instructors.md.'
+)
+
 
 class NbgraderCourse:
     """A course directory with its gradebook, under the one config and what its course_settings.py changes.
@@ -55,7 +60,9 @@ class NbgraderCourse:
         """Release the assignment; returns the notebook for the students."""
         result = self._run(GenerateAssignment, assignment, ".")
         if not result["success"]:
-            raise CourseError(f"nbgrader cannot release {assignment}: {last_error(result)}.")
+            why = last_error(result)
+            told = f" {OTHER_CELLS}" if "submissions associated" in why else ""
+            raise CourseError(f"nbgrader cannot release {assignment}: {why}.{told}")
         return self.path(self.directory.release_directory, ".", assignment) / f"{assignment}.ipynb"
 
     def autograde(self, assignment: str, student: str) -> str | None:

@@ -35,7 +35,7 @@ def watch(
     if db is not None:
         os.environ["AUTOGRADER_DB"] = db
     layout = Layout() if course is None else dataclasses.replace(Layout(), course=course.resolve())
-    from autograder.building.build_course import prepare
+    from autograder.building.build_course import NotReleased, prepare
     from autograder.grading.grade_course import How
     from autograder.in_nbgrader.course_files import alone
     from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
@@ -47,7 +47,11 @@ def watch(
         layers = probe(sandbox)
         say(layers, err=True)
         lessons = layout.gradable(())
-        prepare(layout, tuple(lessons))
+        try:
+            prepare(layout, tuple(lessons))
+        except NotReleased as error:
+            say(error, err=True)
+            lessons = [lesson for lesson in lessons if lesson not in error.why]
         nbgrader = NbgraderCourse(layout.course, submitted=None if folder is None else folder.resolve())
         arrivals = Exchange(nbgrader, lessons) if folder is None else Folder(folder.resolve(), lessons)
         how = How(layers=layers, workers=workers or len(os.sched_getaffinity(0)))

@@ -1,6 +1,9 @@
 """What a run relies on of an earlier one: times of receipt, marks, and who judged, each with what it belongs to."""
 
+import dataclasses
 import io
+import re
+import shutil
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -227,3 +230,16 @@ def test_the_table_of_times_refuses_a_name_that_no_gradebook_takes(klass):
         receive(klass, IN_TIME, student=LONG)
     assert not (klass.layout.course / "received").exists()
     assert Path(klass.layout.course).is_dir()
+
+
+def test_a_version_with_other_exercises_says_what_to_do_and_takes_no_grade(klass, run, tmp_path):
+    klass.submit("ann", RIGHT)
+    run()
+    before = klass.scores("ann")
+    shutil.copytree(klass.layout.solutions, tmp_path / "newer")
+    klass.layout = dataclasses.replace(klass.layout, solutions=tmp_path / "newer")
+    text = klass.layout.text(TINY)
+    text.write_text(text.read_text(encoding="utf-8").partition("# %% [markdown]\n# ### Exercise")[0], encoding="utf-8")
+    (found,) = grade(klass.layout, klass.submitted, (), How(layers=probe("none")))
+    assert re.search(r"The grades stay, .* docs/instructors\.md", found.refused)
+    assert klass.scores("ann") == before

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import clean_environment
@@ -59,6 +60,16 @@ def test_the_notebooks_of_the_clone_are_published():
     names = [path.name for path in sorted(lessons.published().glob("*.ipynb"))]
     assert names[0] == FIRST
     assert len(names) == 13
+
+
+def test_notebooks_are_found_where_the_system_s_own_python_installs_them(monkeypatch, tmp_path):
+    """Debian's is in /usr, and installs into /usr/local."""
+    notebooks = tmp_path / "share" / "attnlib" / "notebooks"
+    notebooks.mkdir(parents=True)
+    (notebooks / "00_start_here.ipynb").touch()
+    monkeypatch.setattr(lessons.attnlib, "__file__", str(tmp_path / "lib" / "attnlib" / "__init__.py"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _kind, _scheme: str(tmp_path))
+    assert lessons.published() == notebooks
 
 
 def test_a_clone_is_opened_as_it_is(course):

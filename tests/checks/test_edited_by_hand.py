@@ -65,6 +65,27 @@ def test_a_disk_that_is_full_half_way_leaves_no_edit(own, notebook, monkeypatch,
     assert f"Kept in {own / 'lesson_02.py'}." in capsys.readouterr().out
 
 
+def test_a_file_that_another_program_has_open_is_no_edit(own, notebook, monkeypatch, capsys):  # noqa: F811
+    """Windows replaces no such file."""
+    check("attention_scores", notebook.run(IMPORTS, SCORES)["attention_scores"])
+    file, replace = own / "lesson_02.py", Path.replace
+    before = file.read_text()
+
+    def busy(path: Path, target: Path) -> Path:
+        if target == file:
+            raise PermissionError(13, "Permission denied")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", busy)
+    scores = notebook.run(OTHER)["attention_scores"]
+    check("attention_scores", scores)
+    assert "cannot be written (Permission" in " ".join(capsys.readouterr().out.split())
+    assert own_code.read_own(file) == (before, before)
+    monkeypatch.setattr(Path, "replace", replace)
+    check("attention_scores", scores)
+    assert f"Kept in {file}." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("line", ["import os; EPS = 1e-6", "import os  # mine", "from __future__ import annotations"])
 def test_keep_leaves_what_stands_beside_an_import(own, notebook, line):  # noqa: F811
     check("attention_scores", notebook.run(IMPORTS, SCORES)["attention_scores"])

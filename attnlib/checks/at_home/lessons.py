@@ -4,10 +4,10 @@ import importlib.util
 import json
 import os
 import shutil
-import site
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import attnlib
@@ -30,8 +30,8 @@ class CannotOpen(Exception):
 def published() -> Path:
     """The folder with the notebooks of this version: in a clone, or where the wheel put them."""
     clone = Path(attnlib.__file__).resolve().parents[1]
-    installed = [Path(base) / "share" / "attnlib" for base in (sys.prefix, site.getuserbase())]
-    for place in (clone, *installed):
+    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))  # Debian's isn't in sys.prefix
+    for place in (clone, *(Path(sysconfig.get_path("data", scheme)) / "share" / "attnlib" for scheme in schemes)):
         if (place / "notebooks" / "00_start_here.ipynb").exists():
             return place / "notebooks"
     raise CannotOpen(f"This installation of attnlib has no notebooks. Install it from its wheel: {INSTALL}")

@@ -213,8 +213,8 @@ def _read(file: Path) -> str | None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write both or, on a full disk, none: else the file would count as edited."""
-    fresh = {each.with_name(f"{each.name}.fresh"): each for each in (_as_written(file), file)}
+    """Write both or, on a full disk or where another program has the file open, none: else it would count as edited."""
+    fresh = {each.with_name(f"{each.name}.fresh"): each for each in (file, _as_written(file))}
     for new in fresh:
         new.parent.mkdir(parents=True, exist_ok=True)
         new.write_text(text, encoding="utf-8")

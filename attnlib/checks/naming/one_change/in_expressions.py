@@ -213,8 +213,9 @@ def of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:
         if _is_measured(site):
             yield Repair(expression("_x.mT", x=node), "axis", "another axis of")
             return
-        for text in ("_x.unsqueeze(1)", "_x.unsqueeze(-1)", "_x.mT"):
+        for text in ("_x.unsqueeze(1)", "_x.unsqueeze(-1)"):
             yield Repair(expression(text, x=node), "step", clause=f"if the axes of {OLD} were lined up")
+        yield Repair(expression("_x.mT", x=node), "step", clause=f"if {OLD} were transposed")
 
 
 def _is_measured(site: Site) -> bool:

@@ -72,6 +72,7 @@ def places(tree: ast.AST, edit: Edit) -> Iterator[str]:
     yield from own
     yield from around
     yield from (f"{name} in {place}" for name in own for place in around)
+    yield from (f"{name} in an index" for name in own if _is_in_an_index(site.node, parents))
     yield from _added(site.node, new)
     words = f"{edit.repair.what} {edit.repair.clause}"
     yield from (word for word in WORDS if word in words)
@@ -146,6 +147,14 @@ def _around(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
         yield f"operand of {SIGNS[type(around.op)]}"
     elif isinstance(around, ast.If | ast.IfExp) and part is around.test:
         yield "condition"
+
+
+def _is_in_an_index(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """True if the node helps to compute an index or a bound of a slice, with nothing but operators on the way."""
+    part, around = node, parents.get(node)
+    while isinstance(around, ast.BinOp | ast.UnaryOp | ast.Tuple | ast.Slice):
+        part, around = around, parents.get(around)
+    return isinstance(around, ast.Subscript) and part is around.slice
 
 
 def _added(node: ast.AST, new: ast.AST) -> Iterator[str]:
