@@ -72,29 +72,11 @@ def test_a_result_without_the_inputs_dtype_does_not_hide_what_the_numbers_show()
 
 
 def test_a_tensor_made_on_the_cpu_does_not_hide_a_mistake_of_another_part() -> None:
-    def into_training(
-        model: nn.Module,
-        ids: Tensor,
-        num_tokens: int,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        stop_id: int | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        model.eval()
-        stopped = torch.zeros(len(ids), dtype=torch.bool)
-        for _ in range(num_tokens):
-            logits = model(ids[:, -model.max_len :])[:, -1].detach()
-            new = attnlib.sample_next(logits, temperature, top_k, top_p, generator)
-            if stop_id is not None:
-                new = torch.where(stopped, stop_id, new)
-                stopped = stopped | (new == stop_id)
-            ids = torch.cat([ids, new[:, None]], dim=1)
-            if stopped.all():
-                break
-        model.train()
-        return ids
+    wrong = {m.id: m.implementation for m in exercises()["generate"].misconceptions}["put_into_training"]
+
+    def into_training(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=None, stop_id=None, generator=None):
+        ids = wrong(model, ids, num_tokens, temperature, top_k, top_p, stop_id, generator)
+        return ids if stop_id is None else torch.where(torch.zeros(len(ids), 1) > 0, stop_id, ids)
 
     report = run("generate", into_training)
     assert report.diagnosis == "put_into_training"
