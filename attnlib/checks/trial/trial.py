@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observation import Observation
 from attnlib.checks.exercise import Case, Exercise
@@ -26,8 +28,10 @@ class Trial:
 
     @property
     def is_apart(self) -> bool:
-        """True if only a device or a dtype is wrong: a mistake of its own, whatever else is wrong in other cases."""
-        return self.difference is not None and (self.case.other_device or self.difference.aspect == "dtype")
+        """True if only a device, or another dtype than float32, is wrong: a mistake beside what else is wrong."""
+        if self.difference is None:
+            return False
+        return self.case.other_device or (self.difference.aspect == "dtype" and self.case.dtype is not torch.float32)
 
 
 def judged(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Trial:
