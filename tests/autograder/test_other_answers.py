@@ -46,7 +46,10 @@ def with_other_answers(lesson: str, number: int):
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("lesson", Layout().own_lessons())
 def test_a_lesson_goes_on_with_other_right_answers(lesson, number):
-    run_lesson(with_other_answers(lesson, number), lesson, Layout().solutions)
+    done = run_lesson(with_other_answers(lesson, number), lesson, Layout().solutions)
+    code = [cell for cell in done.cells if cell.cell_type == "code"]
+    assert any(" = _other_answer(" in cell.source for cell in code)
+    assert all(cell.execution_count for cell in code)  # to the end, and nothing raised
 
 
 @pytest.mark.slow
