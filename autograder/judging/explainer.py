@@ -26,22 +26,29 @@ class KnowingSandbox(Sandbox):
         super().__init__(judging.layers, judging.limits, judging.template)
         self.judging, self.living = judging, judging.living
         self.known = set(KNOWN)
+        self.expected = set[str]()
+        """The exercises whose reference its warm process has run."""
 
     def start(self, late: Sequence[str] = ()) -> None:
         """Fork the warm process, and let it import what its children need."""
         super().start(late)
+        self.expected.clear()
         self._learn(*self.known, library=everything())
 
     def close(self) -> None:
         """End both, which share a file system: what could not be removed from it would be there for the other."""
         self.judging.close()
 
-    def fork_knowing(self, module: str, given: frozenset[str], late: list[str]) -> Child:
-        """Fork a fresh child with this module imported; the warm process imports each module once."""
+    def fork_knowing(self, module: str, exercise: str, given: frozenset[str], late: list[str]) -> Child:
+        """Fork a fresh child with this module imported; the warm process does once what many children need."""
         if module not in self.known:
             self.known.add(module)
             if self.control is not None:
                 self._learn(module)
+        if self.control is not None and exercise not in self.expected:  # from the second time on
+            self.expected.add(exercise)
+            request = {"do": "expect", "module": module, "exercise": exercise}
+            self._ask(request, seconds=self.limits.time.start_wall)
         return self.fork(given, late)
 
     def _learn(self, *modules: str, library: Mapping[str, str] | None = None) -> None:
@@ -69,7 +76,7 @@ class Explainer:
         exercise, module = question.exercise, module_of(f"lesson_{question.exercise.lesson[:2]}")
         before = self.budget.spent
         try:
-            child = knowing.fork_knowing(module, given, imported_late(task["cells"]))
+            child = knowing.fork_knowing(module, exercise.name, given, imported_late(task["cells"]))
             what = {"exercise": exercise.name, "explain": module, "confined": knowing.layers.confined}
             with self.budget.counting(child):
                 child.ask({**task, "library": {}, **what})

@@ -5,6 +5,7 @@ grader has to put beside a student's code in its sandbox.
 """
 
 import contextlib
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ class LocalSession:
                 if self.clock.is_over():  # and the attempt swallowed the exception
                     raise TimeLimitExceeded
             except InputAsked as error:
-                at = line_of_attempt(error.__traceback__)
+                at = line_of_attempt(traceback.extract_tb(error.__traceback__))
                 raise Failed(Failure("time", "asks for input, but nobody is there to answer", *at)) from None
             except ContractBroken as error:
                 raise Failed(error.failure) from None

@@ -104,7 +104,8 @@ RAISES = re.compile(r"(^|:)\s*(raise|assert)\b")
 
 def failure_of(error: BaseException) -> Failure:
     """Return the failure that an exception in the attempt amounts to, with the attempt's line that raised it."""
-    (line, source), own = line_of_attempt(error.__traceback__), _raised_itself(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__)
+    (line, source), own = line_of_attempt(frames), _raised_itself(frames)
     if isinstance(error, NotImplementedError) and (not error.args or own):
         return Failure("unwritten", _unwritten(error), line, source)
     try:
@@ -152,18 +153,17 @@ def _names(error: type[BaseException]) -> tuple[str, str]:
     return (error.__name__, "") if kind in (Exception, BaseException) else (kind.__name__, f"{error.__name__}: ")
 
 
-def _raised_itself(trace: TracebackType | None) -> bool:
+def _raised_itself(frames: Sequence[traceback.FrameSummary]) -> bool:
     """True if a statement outside of libraries raised the exception itself, rather than something it calls."""
-    frames = traceback.extract_tb(trace)
     if not frames or not RAISES.search(frames[-1].line or ""):
         return False
     home = frames[-1].filename  # the course's misconceptions are defined here, and raise as a learner would
     return home.startswith(HERE) or not any(part in home for part in LIBRARIES)
 
 
-def line_of_attempt(trace: TracebackType | None) -> tuple[int, str]:
+def line_of_attempt(frames: Sequence[traceback.FrameSummary]) -> tuple[int, str]:
     """Return the last line of the learner's own code in a traceback, in a notebook cell or a file outside libraries."""
-    frame = _own_frame(traceback.extract_tb(trace))
+    frame = _own_frame(frames)
     return (frame.lineno or 0, frame.line.strip()) if frame is not None and frame.line else (0, "")
 
 
@@ -173,8 +173,9 @@ def overtime(clock: Clock, trace: TracebackType | None = None) -> Failure:
         frame = _own_frame(clock.waited_at or [])
         at = f"`{frame.line.strip()}` in line {frame.lineno}" if frame is not None and frame.line else ""
         return Failure("time", clock.said(), details=at)
-    line, source = line_of_attempt(trace)
-    why = endless(_own_frames(traceback.extract_tb(trace)))
+    frames = traceback.extract_tb(trace)
+    line, source = line_of_attempt(frames)
+    why = endless(_own_frames(frames))
     return Failure("time", clock.said(), line, source, reason="endless" if why else "", details=why)
 
 

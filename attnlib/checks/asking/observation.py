@@ -57,6 +57,8 @@ class Observation:
     terms: int = 1
     exact: bool = False
     sizes: tuple[Any, ...] = ()
+    cpu: float = field(default=0.0, compare=False)
+    """The seconds of processor time that it took."""
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:

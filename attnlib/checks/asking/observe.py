@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import time
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -63,7 +64,7 @@ def observe(
     asked: dict[str, Any] = {"device": place, "largest": case.largest, "detached": case.detached and not exact}
     asked["again"] = 0 if exact or not case.after else len(case.after) + 1
     session = attempt.open(Terms(outputs=exercise.outputs, forbidden=forbidden, **asked))
-    seen = Observation(exact=exact)
+    seen, began = Observation(exact=exact), time.thread_time()
     try:
         _observe(exercise, session, case, (exercise.name, case.name, seed), seen, device=place)
     except Failed as error:
@@ -75,6 +76,7 @@ def observe(
                 seen.failure = unseen.failure
     finally:
         session.close()
+    seen.cpu = time.thread_time() - began
     seen.printed, seen.devices_mixed = session.printed, session.devices_mixed
     return seen
 

@@ -9,7 +9,7 @@ import torch
 from attnlib.checks.asking.attempt import Attempt, Local
 from attnlib.checks.asking.contract import described
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observation import AS_IN_A_NOTEBOOK, Asking, Observation
+from attnlib.checks.asking.observation import AS_IN_A_NOTEBOOK, Asking, Memory, Observation
 from attnlib.checks.asking.observe import observe
 from attnlib.checks.asking.sources import shortcuts_of
 from attnlib.checks.asking.time_limits import TimeLimits
@@ -185,21 +185,35 @@ def findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: 
     return list({finding.id: finding for finding in named if finding is not None}.values())[:MOST_FINDINGS]
 
 
-def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits, confined: bool) -> FromSource:
+def explain(
+    exercise: Exercise, attempt: Any, *, limits: TimeLimits, confined: bool, memory: Memory | None = None
+) -> FromSource:
     """Explain a wrong answer from its source, using only the notebook's own cases and numbers.
 
     `confined` means that this process is locked down already. The grader sets it; no answer has a say in it.
     """
+    asking = Asking(limits=limits, memory=memory)
     trials: list[Trial] = []
     for case in cases_of(exercise, hidden=False):
-        trials.append(try_case(exercise, Local(attempt, limits), case))
+        trials.append(try_case(exercise, Local(attempt, limits), case, asking))
         failure = trials[-1].got.failure if trials[-1].difference is not None else None
         if failure is not None and failure.kind in GIVEN_UP:
             return FromSource()
     if all(trial.difference is None for trial in trials):
         return FromSource()
     found = read_source(exercise, attempt, trials)
-    return from_source(exercise, attempt, trials, found, Asking(limits=limits), confined=confined)
+    return from_source(exercise, attempt, trials, found, asking, confined=confined)
+
+
+def expect(exercise: Exercise, memory: Memory) -> None:
+    """Note what the reference does wherever an explanation asks for it."""
+    from attnlib.checks.naming.one_change.elsewhere import other_cases  # imported late, as the search is
+
+    cases, asking = cases_of(exercise, hidden=False), Asking(memory=memory)
+    for case in cases:
+        observe(exercise, exercise.reference, case, asking, exact=True)
+    for _ in other_cases(exercise, cases, asking):
+        pass
 
 
 def _is_of_the_course(attempt: Any) -> bool:

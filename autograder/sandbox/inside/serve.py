@@ -51,6 +51,10 @@ def serve(connection: Any, limits: dict[str, float]) -> None:
         pass
 
 
+EXPECTED: dict[Any, Any] = {}
+"""What references do, for children that explain."""
+
+
 def learn(library: dict[str, str], modules: list[str]) -> None:
     """Import modules of the whole course, answers included, for children that judge nothing."""
     if library:
@@ -60,14 +64,29 @@ def learn(library: dict[str, str], modules: list[str]) -> None:
     importlib.import_module("attnlib.checks.asking.time_limits").here()  # else every child would measure the machine
 
 
+def expect(module: str, name: str) -> None:
+    """Note what an exercise's reference does, else every child would run it; not beside a GPU.
+
+    There autograd would start threads, which do not survive a fork.
+    """
+    if torch.cuda.device_count() == 0:
+        judge = importlib.import_module("attnlib.checks.verdict.judge")
+        judge.expect(exercise_of(module, name), EXPECTED)
+
+
+def exercise_of(module: str, name: str) -> Any:
+    """Return the exercise of this name in a lesson's module."""
+    return next(exercise for exercise in importlib.import_module(module).EXERCISES if exercise.name == name)
+
+
 def explain(attempt: Any, task: dict[str, Any], limits: TimeLimits) -> Any:
     """Return what the notebook's check reports on the answer, from the answer's own source."""
     judge = importlib.import_module("attnlib.checks.verdict.judge")
-    lesson = importlib.import_module(task["explain"])
-    exercise = next(exercise for exercise in lesson.EXERCISES if exercise.name == task["exercise"])
+    exercise = exercise_of(task["explain"], task["exercise"])
     torch.set_num_threads(1)
     times = judge.TimeLimits(**vars(limits))
-    return judge.explain(exercise, attempt, limits=times, confined=task["confined"]).as_record()
+    told = judge.explain(exercise, attempt, limits=times, confined=task["confined"], memory=EXPECTED)
+    return told.as_record()
 
 
 def show(task: dict[str, Any], limits: TimeLimits) -> dict[str, dict[str, Any]]:

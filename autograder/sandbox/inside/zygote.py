@@ -72,6 +72,10 @@ class Zygote:
                     self.serve.learn(message["library"], message["modules"])
                     gc.freeze()
                     self.control.send({})
+                elif message["do"] == "expect":
+                    self.serve.expect(message["module"], message["exercise"])
+                    gc.freeze()
+                    self.control.send({})
                 elif message["do"] == "look":
                     self.control.send(self._look(message["pid"]))
                 elif message["do"] == "end":

@@ -49,7 +49,7 @@ def other_cases(
                 continue
             expected = observe(exercise, exercise.reference, case, other, exact=True)
             if (expected.failure is not None) == case.raises:
-                yield case, expected, other
+                yield case, expected, other.anew
 
 
 def _large(cases: Sequence[Case]) -> Iterator[Case]:
@@ -69,11 +69,12 @@ def _thirty_times(make: Callable[[Draw], Any], draw: Draw) -> Any:
 
 @dataclass
 class Steps:
-    """A record of one run: the steps from statement to statement, the errors raised, the statements that hashed."""
+    """A record of one run: the statements reached, the steps between them, the errors raised, who hashed."""
 
     statements: dict[int, int]
     own: set[int]
     """The lines of its own `raise` and `assert`."""
+    reached: set[int] = field(default_factory=set)
     ways: set[tuple[str, int, int]] = field(default_factory=set)
     raised: set[tuple[str, int]] = field(default_factory=set)
     hashed: set[int] = field(default_factory=set)
@@ -109,6 +110,7 @@ def _follow(steps: Steps, path: str) -> Any:
     def on_event(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal last
         if event == "line":
+            steps.reached.add(steps.at(frame))
             if last and steps.at(frame) != last:
                 steps.ways.add((frame.f_code.co_name, last, steps.at(frame)))
             last = steps.at(frame)

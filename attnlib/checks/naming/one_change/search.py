@@ -17,7 +17,6 @@ from typing import Any
 
 from attnlib.checks.asking.attempt import Attempt, Local
 from attnlib.checks.asking.clock import Clock, Patience
-from attnlib.checks.asking.inputs import values_in
 from attnlib.checks.asking.limits import quiet
 from attnlib.checks.asking.observation import AS_IN_A_NOTEBOOK, Asking, Observation
 from attnlib.checks.asking.observe import observe
@@ -55,7 +54,7 @@ def one_change(
     written = source_of(attempt)
     if written is None or not written.can_restart or written.is_long() or written.reaches_outside():
         return None
-    search = Search(exercise, written, trials, asking.anew)
+    search = Search(exercise, written, trials, asking)
     if confined:
         return search.found()
     try:
@@ -72,10 +71,6 @@ def _as_record(found: Misconception | None) -> dict[str, str] | None:
 def _from_record(record: dict[str, str] | None) -> Misconception | None:
     known = {change.id: change for change in (*CHANGES.values(), KEPT_STATE)}
     return None if record is None else replace(known[record["id"]], explanation=record["explanation"])
-
-
-def _numbers_in(trial: Trial) -> int:
-    return sum(value.numel() for value in values_in(trial.expected.inputs))
 
 
 @dataclass
@@ -99,9 +94,10 @@ class Search:
         try:
             edits = edits_of(self.written, aspects)
             with clock.running(), quiet():  # Python warns about many of the changes
-                if self._agrees_afresh() and self._holds_elsewhere():
+                if self._agrees_afresh() and self._in_order() and self._holds_elsewhere():
                     return KEPT_STATE
-                for edit in edits[: MOST[self.exercise.kind]]:
+                reached = self._reached()
+                for edit in [edit for edit in edits if edit.lies_in(reached)][: MOST[self.exercise.kind]]:
                     if self._mends(edit):
                         return told(self.written, edit)
                     clock.tick()
@@ -123,8 +119,8 @@ class Search:
 
     @cached_property
     def _telling(self) -> list[Trial]:
-        """The trials, the wrong ones first. The smallest of them is tried with every edit."""
-        return sorted(self.trials, key=lambda t: (t.difference is None, t.case.other_device, _numbers_in(t)))
+        """The trials, the wrong ones first. The one with the least to compute is tried with every edit."""
+        return sorted(self.trials, key=lambda t: (t.difference is None, t.case.other_device, t.expected.cpu))
 
     @cached_property
     def _others(self) -> list[tuple[Case, Observation, Asking]]:
@@ -152,24 +148,32 @@ class Search:
         bench.names = self.written.run()
         bench.target = bench.names.get(self.written.name)
         unfit = Local(bench.target).unfit_reason(self.exercise.kind) is not None
-        return not unfit and self._agrees(bench, first.case, first.expected, self.asking)
+        return not unfit and self._agrees(bench, first.case, first.expected, self.asking.anew)
+
+    def _reached(self) -> set[int]:
+        """Return the statements that the first telling trial comes to: an edit elsewhere would leave it as it is."""
+        with followed(self.written) as steps:
+            self._all_agree(self._as_asked(self._telling[:1]))
+        return steps.reached
 
     def _agrees_afresh(self) -> bool:
-        """True if the answer, as written now and run anew, passes all trials: the telling ones first, then in order.
+        """True if the answer, as written now and run anew, passes all trials, the telling ones first."""
+        return self._all_agree(self._as_asked(self._telling))
 
-        Earlier calls may make a later one right.
-        """
-        return all(
-            self._all_agree([(t.case, t.expected, self.asking) for t in trials])
-            for trials in (self._telling, self.trials)
-        )
+    def _in_order(self) -> bool:
+        """True if it passes them in their own order: earlier calls may make a later one right."""
+        return self._all_agree(self._as_asked(self.trials))
+
+    def _as_asked(self, trials: Sequence[Trial]) -> list[tuple[Case, Observation, Asking]]:
+        return [(t.case, t.expected, self.asking.anew) for t in trials]
 
     def _holds_elsewhere(self) -> bool:
         return self._all_agree(self._others)
 
     def _followed(self) -> tuple[bool, Steps]:
+        on_cpu = [t for t in self.trials if not t.case.other_device]  # to follow all of that other device takes long
         with followed(self.written) as steps:
-            right = self._all_agree([(t.case, t.expected, self.asking) for t in self.trials], to_the_end=True)
+            right = self._all_agree(self._as_asked(on_cpu), to_the_end=True)
         return right, steps
 
     def _all_agree(self, asked: Sequence[tuple[Case, Observation, Asking]], *, to_the_end: bool = False) -> bool:
