@@ -18,7 +18,7 @@ from . import given, limits  # relative, so that these files also work elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask
 from .contract import checked, compare_parameters, parameters_of, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
-from .inputs import are_alike, copied, tensors_in, values_left
+from .inputs import are_alike, copied, values_left
 from .other_device import OtherDevice
 from .time_limits import TimeLimits, here
 from .watch import Watch
@@ -205,8 +205,9 @@ class LocalSession:
             within(_require_kept, self.call_it, numbers)
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
-        drawn = copied(tuple(inputs), self.terms.device, self.given if 0 < self.calls == self.terms.again else ())
-        self.before, self.arguments, self.given, self.touched = tuple(inputs), drawn, tensors_in(drawn), False
+        earlier = self.given if 0 < self.calls == self.terms.again else ()
+        drawn, self.given = copied(tuple(inputs), self.terms.device, earlier)
+        self.before, self.arguments, self.touched = tuple(inputs), drawn, False
         if gradient:
             for tensor in self._differentiable():
                 tensor.requires_grad_()

@@ -32,8 +32,10 @@ def form_of(arguments: Any) -> object:
     return tree_flatten(arguments)[1]
 
 
-def copied(inputs: tuple[Any, ...], device: str, earlier: Sequence[Tensor]) -> tuple[Any, ...]:
+def copied(inputs: tuple[Any, ...], device: str, earlier: Sequence[Tensor]) -> tuple[tuple[Any, ...], list[Tensor]]:
     """Copy the inputs into tensors of the attempt's own, reusing an earlier call's where shape, dtype and strides fit.
+
+    Return the copies, and the tensors among them.
 
     So calls repeat with the same objects, which hold other numbers by then: an answer remembered for the object, as by
     `functools.cache`, is caught with its old value. All other calls get new objects; otherwise an input that an
@@ -41,10 +43,8 @@ def copied(inputs: tuple[Any, ...], device: str, earlier: Sequence[Tensor]) -> t
     """
     free = list(earlier) if device != "meta" else []
     leaves, form = tree_flatten(inputs)
-    found: tuple[Any, ...] = tree_unflatten(
-        [_copy(leaf, device, free) if isinstance(leaf, Tensor) else leaf for leaf in leaves], form
-    )
-    return found
+    copies = [_copy(leaf, device, free) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    return tree_unflatten(copies, form), [copy for copy in copies if isinstance(copy, Tensor)]
 
 
 def _copy(tensor: Tensor, device: str, free: list[Tensor]) -> Tensor:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.time_limits import TimeLimits
@@ -54,11 +55,15 @@ class Observation:
     devices_mixed: bool = False
     failure: Failure | None = None
     printed: str = ""
-    terms: int = 1
     exact: bool = False
     sizes: tuple[Any, ...] = ()
     cpu: float = field(default=0.0, compare=False)
     """The seconds of processor time that it took."""
+
+    @cached_property
+    def terms(self) -> int:
+        """The longest axis of the inputs: no sum of theirs has more terms."""
+        return max([2, *(size for t in tree_leaves(self.inputs) if isinstance(t, Tensor) for size in t.shape)])
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:

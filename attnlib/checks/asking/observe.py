@@ -88,8 +88,6 @@ def _observe(
     times = case.times if exercise.kind == "function" else 1
     drawn = partial(_drawn, dtype=case.dtype, times=times, strided=case.strided, exact=seen.exact)
     inputs = drawn(case.inputs, key)
-    sizes = (size for t in tree_leaves(inputs) if isinstance(t, Tensor) for size in t.shape)
-    seen.terms = max([2, *sizes])
     asked = AskedSession(session, gradient=case.gradient, probed=case.probe is not None)
     if exercise.kind == "module":
         seen.sizes, inputs = inputs

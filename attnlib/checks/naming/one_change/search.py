@@ -157,8 +157,13 @@ class Search:
         return steps.reached
 
     def _agrees_afresh(self) -> bool:
-        """True if the answer, as written now and run anew, passes all trials, the telling ones first."""
-        return self._all_agree(self._as_asked(self._telling))
+        """True if the answer, as written now and run anew, passes all trials, the telling ones first.
+
+        They are watched for what the exercise forbids, which takes as long as the call itself: the first, which few
+        edits pass, only after it has passed.
+        """
+        first, all_trials = self._as_asked(self._telling[:1]), self._as_asked(self._telling)
+        return self._all_agree(first) and self._all_agree(all_trials, watched=True)
 
     def _in_order(self) -> bool:
         """True if it passes them in their own order: earlier calls may make a later one right."""
@@ -176,15 +181,18 @@ class Search:
             right = self._all_agree(self._as_asked(on_cpu), to_the_end=True)
         return right, steps
 
-    def _all_agree(self, asked: Sequence[tuple[Case, Observation, Asking]], *, to_the_end: bool = False) -> bool:
+    def _all_agree(
+        self, asked: Sequence[tuple[Case, Observation, Asking]], *, watched: bool = False, to_the_end: bool = False
+    ) -> bool:
         answer = Local(self.written.run().get(self.written.name), self._case_limits)
         if answer.unfit_reason(self.exercise.kind) is not None:
             return False
-        agreeing = (self._agrees(answer, *each) for each in asked)
+        agreeing = (self._agrees(answer, *each, watched=watched) for each in asked)
         return all(list(agreeing) if to_the_end else agreeing)
 
-    def _agrees(self, attempt: Attempt, case: Case, expected: Observation, asking: Asking) -> bool:
-        watched = isinstance(attempt, Local)
+    def _agrees(
+        self, attempt: Attempt, case: Case, expected: Observation, asking: Asking, *, watched: bool = False
+    ) -> bool:
         got = observe(self.exercise, attempt, case, asking, watched=watched)
         if got.failure is not None and got.failure.kind == "time":
             raise TimeoutError
