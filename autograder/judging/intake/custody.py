@@ -3,15 +3,15 @@
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
+from nbformat import NotebookNode, from_dict
+from nbformat.v4 import new_notebook
 
 from autograder.judging.intake.archives import Member, Room, Unfit, zip_members
 from autograder.judging.intake.folder import (
@@ -35,11 +35,7 @@ MOST_VALUES = 1_000_000  # lists and objects in one file's JSON
 MOST_BESIDE = 200
 MOST_BYTES_BESIDE_IN_ALL = 16 << 20
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # a last one may have no end: none is read twice
-MAKE_CELL: dict[str, Callable[..., NotebookNode]] = {
-    "code": new_code_cell,
-    "markdown": new_markdown_cell,
-    "raw": new_raw_cell,
-}
+KINDS = ("code", "markdown", "raw")
 
 
 @dataclass(frozen=True)
@@ -248,15 +244,14 @@ def _cell(plain: Any, number: int) -> NotebookNode | None:
         raise NotGraded(f"cell {number + 1} has {len(source) >> 20} MB of source")
     kind = plain.get("cell_type")
     other = "markdown" if kind in ("heading", "html") else "raw"
-    make = MAKE_CELL[kind if isinstance(kind, str) and kind in MAKE_CELL else other]
+    kind = kind if isinstance(kind, str) and kind in KINDS else other
     metadata = plain.get("metadata")
     nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     name = _grade_id(metadata)
-    cell: NotebookNode = make(
-        source=source, metadata={"nbgrader": {"grade_id": name}} if name and isinstance(nbgrader, dict) else {}
-    )
-    cell.id = f"submitted-{number}"
-    return cell
+    given = {"nbgrader": {"grade_id": name}} if name and isinstance(nbgrader, dict) else {}
+    has_run = {"outputs": [], "execution_count": None} if kind == "code" else {}
+    made = {"cell_type": kind, "id": f"submitted-{number}", "metadata": given, "source": source, **has_run}
+    return from_dict(made)  # not nbformat's own constructors: each call would validate, and so will the notebook
 
 
 def _grade_id(metadata: Any) -> str | None:
