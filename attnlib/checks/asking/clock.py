@@ -13,10 +13,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from .endless import surely_endless
+
 TICK = 0.1  # seconds between two looks at the clock
 WINDOW = 1.0  # seconds over which computing and waiting are told apart
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 IMPORTS = 60.0  # seconds of processor time that imports may take, many times what those of torch need
+SURE = 2.0  # seconds of processor time after which, and every so often, a loop is asked whether it can end at all
 COMPUTES = 0.02  # the share of a window that counts as computing: a process that has to share its processor gets more
 
 
@@ -65,6 +68,7 @@ class Clock:
     def __init__(self, cpu_seconds: float, patience: Patience) -> None:
         self.cpu_seconds, self.cpu_left, self.patience = cpu_seconds, cpu_seconds, patience
         self.imports_left = IMPORTS
+        self.asked_at = cpu_seconds - SURE
         self.waited_at: traceback.StackSummary | None = None
         """The stack where it was waiting when its patience ran out."""
 
@@ -91,7 +95,7 @@ class Clock:
         return self.cpu_left < 0 or self.has_waited or self.patience.wall_left < 0
 
     def look(self, frames: list[FrameType]) -> bool:
-        """Tick, and return True if time is up; at the first look after waiting, note where the body waits.
+        """Tick, and return True if time is up, or a loop has no end; note where the body waits, once it has.
 
         Importing a library costs an attempt no time and is never cut short: a half-imported library, left in
         `sys.modules`, would fail in every later check.
@@ -101,6 +105,10 @@ class Clock:
             self.wall, self.cpu = time.monotonic(), time.process_time()
             return False
         self.tick()
+        if self.cpu_left < self.asked_at:
+            self.asked_at -= SURE
+            if surely_endless(frames):
+                self.cpu_seconds, self.cpu_left = self.cpu_seconds - self.cpu_left, -1.0
         if self.has_waited and self.waited_at is None:
             self.waited_at = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in reversed(frames))
         return self.is_over()

@@ -4,6 +4,9 @@ import ast
 import linecache
 import traceback
 from collections.abc import Iterator, Sequence
+from types import FrameType
+
+from .installed import LIBRARIES
 
 Loop = ast.While | ast.For
 SIDES: dict[type[ast.cmpop], int] = {ast.Lt: 1, ast.LtE: 1, ast.Gt: -1, ast.GtE: -1}
@@ -31,6 +34,9 @@ PURE = {
 GROWING = ("append", "extend", "insert", "add", "update", "setdefault")
 WITHOUT_END = ("count", "cycle", "repeat", "iter")
 MOST_FRAMES = 20
+SIMPLE = (ast.Name, ast.Constant, ast.Compare, ast.BoolOp, ast.BinOp, ast.UnaryOp)
+CATCHES = (ast.Try, ast.With, ast.Await)
+SIMPLE = (*SIMPLE, ast.expr_context, ast.cmpop, ast.boolop, ast.operator, ast.unaryop)
 
 
 def endless(frames: Sequence[traceback.FrameSummary]) -> str:
@@ -53,9 +59,46 @@ def endless(frames: Sequence[traceback.FrameSummary]) -> str:
     return next(iter((*sure, *unsure)), "")
 
 
+def surely_endless(frames: Sequence[FrameType]) -> bool:
+    """Return True if a `while` among these frames, the innermost first, goes on unless an error ends the attempt.
+
+    Nothing in it leaves it, nothing around it catches an error, and its condition compares numbers that stay.
+    """
+    found = False
+    for frame in [f for f in frames if not any(part in f.f_code.co_filename for part in LIBRARIES)][:MOST_FRAMES]:
+        line = frame.f_lineno or 0
+        try:
+            tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+            around = [n for n in ast.walk(tree) if _is_at(n, line)]
+        except (SyntaxError, ValueError, RecursionError):
+            return False
+        if any(isinstance(n, CATCHES) for n in around):
+            return False
+        found = found or any(_goes_on(loop, frame, tree) for loop, _ in _loops_around(tree, line))
+    return found
+
+
+def _goes_on(loop: Loop, frame: FrameType, tree: ast.Module) -> bool:
+    inside = list(_inside(loop))
+    if isinstance(loop, ast.For) or any(isinstance(n, CATCHES) for n in inside) or list(_ways_out(loop, None)):
+        return False
+    if isinstance(loop.test, ast.Constant):
+        return bool(loop.test.value)
+    changed = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store | ast.Del)}
+    changed |= {name for n in ast.walk(tree) if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
+    is_own = frame.f_locals is not frame.f_globals or not any(isinstance(n, ast.Call) for n in inside)
+    numbers = {name for name, value in frame.f_locals.items() if type(value) in (bool, int, float)}
+    is_simple = all(isinstance(n, SIMPLE) for n in ast.walk(loop.test))
+    return is_simple and is_own and _names(loop.test) <= numbers - changed
+
+
+def _is_at(node: ast.AST, line: int) -> bool:
+    return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0)
+
+
 def _loops_around(tree: ast.Module, line: int) -> Iterator[tuple[Loop, list[ast.stmt]]]:
     """The loops of the innermost function around a line, inner ones first, each with the statements before it."""
-    around = [n for n in ast.walk(tree) if getattr(n, "lineno", line + 1) <= line <= (getattr(n, "end_lineno", 0) or 0)]
+    around = [n for n in ast.walk(tree) if _is_at(n, line)]
     functions = [n for n in around if isinstance(n, ast.FunctionDef)]
     inner = max(functions, key=lambda n: n.lineno) if functions else tree
     within = list(ast.walk(inner))

@@ -2,21 +2,15 @@
 
 import re
 import sys
-import sysconfig
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Literal, get_args
 
 from .clock import Clock
 from .endless import endless
-from .installed import INSTALLED
-
-HERE = str(Path(__file__).parents[1].absolute())
-STANDARD = sysconfig.get_path("stdlib")
-LIBRARIES = (*INSTALLED, "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
+from .installed import HERE, LIBRARIES
 
 Kind = Literal["unwritten", "raised", "time", "type", "parameters", "forbidden", "memory", "choice", "died", "cell"]
 Reason = Literal[

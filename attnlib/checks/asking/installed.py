@@ -2,6 +2,7 @@
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 
@@ -19,3 +20,6 @@ INSTALLED = (
     *(f"{folder}{os.sep}" for folder in map(Path, sys.path) if _holds_packages(folder)),
 )
 """Parts of a path that mark the file as an installed package's."""
+HERE = str(Path(__file__).parents[1].absolute())
+LIBRARIES = (*INSTALLED, "/attnlib/", "<frozen", HERE, sysconfig.get_path("stdlib"))
+"""Parts of a path that mark a file as no code of the learner's own."""
