@@ -34,9 +34,9 @@ PURE = {
 GROWING = ("append", "extend", "insert", "add", "update", "setdefault")
 WITHOUT_END = ("count", "cycle", "repeat", "iter")
 MOST_FRAMES = 20
-SIMPLE = (ast.Name, ast.Constant, ast.Compare, ast.BoolOp, ast.BinOp, ast.UnaryOp)
 CATCHES = (ast.Try, ast.With, ast.Await)
-SIMPLE = (*SIMPLE, ast.expr_context, ast.cmpop, ast.boolop, ast.operator, ast.unaryop)
+OPERATORS = (ast.cmpop, ast.boolop, ast.operator, ast.unaryop)
+SIMPLE = (ast.Name, ast.expr_context, ast.Constant, ast.Compare, ast.BoolOp, ast.BinOp, ast.UnaryOp, *OPERATORS)
 
 
 def endless(frames: Sequence[traceback.FrameSummary]) -> str:

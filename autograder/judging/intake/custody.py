@@ -249,9 +249,11 @@ def _cell(plain: Any, number: int) -> NotebookNode | None:
     nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     name = _grade_id(metadata)
     given = {"nbgrader": {"grade_id": name}} if name and isinstance(nbgrader, dict) else {}
-    has_run = {"outputs": [], "execution_count": None} if kind == "code" else {}
-    made = {"cell_type": kind, "id": f"submitted-{number}", "metadata": given, "source": source, **has_run}
-    return from_dict(made)  # not nbformat's own constructors: each call would validate, and so will the notebook
+    made: dict[str, Any] = {"cell_type": kind, "id": f"submitted-{number}", "metadata": given, "source": source}
+    if kind == "code":
+        made |= {"outputs": [], "execution_count": None}
+    cell: NotebookNode = from_dict(made)  # nbformat's own constructors validate each cell, and then the notebook
+    return cell
 
 
 def _grade_id(metadata: Any) -> str | None:
