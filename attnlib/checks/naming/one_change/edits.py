@@ -41,9 +41,8 @@ class Edit:
                 site.put(site.node)
 
     def lies_in(self, statements: set[int]) -> bool:
-        """True if one of its places lies in these statements, given by their lines, or in the head of a definition."""
-        around = [site.statement for site, _ in self.places]
-        return any(isinstance(s, ast.FunctionDef | ast.ClassDef) or s.lineno in statements for s in around)
+        """True if one of its places lies in one of these statements, which are given by their lines."""
+        return any(site.statement.lineno in statements for site, _ in self.places)
 
     def leaves_layers(self, written: Written) -> bool:
         """True if it lies in methods of a module other than its `__init__`."""

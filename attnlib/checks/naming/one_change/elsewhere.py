@@ -138,8 +138,9 @@ def _statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt):
             body = getattr(node, "body", None)
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
             last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
-            yield from ((line, node.lineno) for line in range(node.lineno, last + 1))
+            yield from ((line, node.lineno) for line in range(first, last + 1))
 
 
 def _lines_of(tree: ast.Module, kinds: tuple[type[ast.AST], ...]) -> set[int]:

@@ -96,8 +96,7 @@ class Search:
             with clock.running(), quiet():  # Python warns about many of the changes
                 if self._agrees_afresh() and self._in_order() and self._holds_elsewhere():
                     return KEPT_STATE
-                reached = self._reached()
-                for edit in [edit for edit in edits if edit.lies_in(reached)][: MOST[self.exercise.kind]]:
+                for edit in self._in_reach(edits)[: MOST[self.exercise.kind]]:
                     if self._mends(edit):
                         return told(self.written, edit)
                     clock.tick()
@@ -150,11 +149,17 @@ class Search:
         unfit = Local(bench.target).unfit_reason(self.exercise.kind) is not None
         return not unfit and self._agrees(bench, first.case, first.expected, self.asking.anew)
 
-    def _reached(self) -> set[int]:
-        """Return the statements that the first telling trial comes to: an edit elsewhere would leave it as it is."""
+    def _in_reach(self, edits: list[Edit]) -> list[Edit]:
+        """Return the edits where the first telling trial comes to, those where it raises an error first.
+
+        An edit elsewhere would leave it as it is, unless it takes a name's other assignment away.
+        """
         with followed(self.written) as steps:
             self._all_agree(self._as_asked(self._telling[:1]))
-        return steps.reached
+        if any(name == "UnboundLocalError" for name, _ in steps.raised):
+            return edits
+        raising = {line for _, line in steps.raised}
+        return sorted((e for e in edits if e.lies_in(steps.reached)), key=lambda edit: not edit.lies_in(raising))
 
     def _agrees_afresh(self) -> bool:
         """True if the answer, as written now and run anew, passes all trials, the telling ones first.
