@@ -1599,9 +1599,10 @@ assert_close((alone / (alone + between)).item(), 0.9, atol=5e-3, rtol=0)
 #
 # <details><summary>Answers</summary>
 #
-# 1. Try it: in a short training of ours, two of three were right. A bag of patches still says how much ink there is,
-#    and which strokes: corners, edges, empty patches. An eight has many half-filled patches and a one has few. What
-#    is lost is where they are, and with it everything that only their arrangement can tell.
+# 1. Try it: with the lesson's twenty epochs, three runs of ours got about six in ten right, and one with sixty epochs
+#    three in four. A bag of patches still says how much ink there is, and which strokes: corners, edges, empty patches.
+#    An eight has many half-filled patches and a one has few. What is lost is where they are, and with it everything
+#    that only their arrangement can tell.
 # 2. It computes nothing: both branches add zero, and the stream passes unchanged, as if the stack weren't there,
 #    however deep it is. The gradient of `w_q` is zero at the first step, because whatever it does is multiplied by
 #    `w_o` = 0. But the gradient of `w_o` itself isn't, so from the second step on the branch begins to count.

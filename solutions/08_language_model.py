@@ -932,7 +932,8 @@ check("witten_bell", witten_bell)
 three = torch.arange(3)
 rival = yours_or_ours(
     "witten_bell",
-    globals(),  # a table of all contexts would take 515 GB at order 7: is it one?
+    globals(),
+    # Does it store only the contexts that occur? All would take 515 GB at order 7.
     asked=lambda rival: rival(three, three, 2, 5_000_000),
 )
 seen, judged = (

@@ -1,11 +1,13 @@
 """What the README says of the lessons is what the course declares."""
 
 import re
+import tomllib
 from pathlib import Path
 
 from attnlib.checks import exercises, run
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 LESSONS = sorted({exercise.lesson for exercise in exercises().values()})
 
 
@@ -30,3 +32,9 @@ def test_the_verdict_it_shows_is_what_one_sees():
     message = " ".join(run("attention_scores", lambda q, k: q @ k.mT).message.split())
     for line in shown[1].splitlines():
         assert line.strip().removesuffix(" …") in message
+
+
+def test_the_wheel_it_installs_is_the_one_that_is_built():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wheels = re.findall(r'"dist/(\S+)\[course\]"', README)
+    assert wheels == 2 * [f"{project['name']}-{project['version']}-py3-none-any.whl"]

@@ -137,6 +137,13 @@ def test_without_scripts_all_of_it_can_be_read(chromium, site):  # noqa: F811
     context.close()
 
 
+def test_on_paper_are_all_ten_bugs_and_nothing_to_press(opened):
+    line(shown(opened), wrong_lines(shown(opened))[0]).click()
+    opened.emulate_media(media="print")
+    assert opened.locator(".bug:visible").count() == 10
+    assert opened.locator("#places, .next").locator("visible=true").count() == 0
+
+
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_bug_fits_and_can_be_read(page, site, width, theme):  # noqa: F811

@@ -168,6 +168,12 @@ def test_a_text_that_is_no_date_is_read_and_the_page_says_so(opened, text, lette
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_the_address_holds_what_is_read_of_a_long_text(opened):
+    opened.fill("#text", "20 July 1969" + " and then" * 100_000)
+    opened.keyboard.press("Tab")
+    assert opened.evaluate("decodeURIComponent(location.hash).length") == 1 + 200
+
+
 def test_a_browser_that_refuses_a_new_address_keeps_the_focus(opened):
     """Safari does after a hundred in a few seconds, as while an arrow key is held down."""
     opened.evaluate("() => { history.replaceState = () => { throw new DOMException('too many', 'SecurityError'); }; }")

@@ -58,6 +58,13 @@ def test_every_link_within_the_site_leads_to_something():
     assert dead == []
 
 
+def test_every_picture_says_in_words_what_it_shows():
+    tags = [tag for page in PAGES for tag in re.findall(r"<img\b[^>]*>", (SITE / page).read_text(encoding="utf-8"))]
+    words = {tag: re.findall(r"""\balt=(["'])(.+?)\1""", tag) for tag in tags}
+    assert len(tags) > 100
+    assert [tag[-200:] for tag, alts in words.items() if [len(alt.split()) > 5 for _, alt in alts] != [True]] == []
+
+
 def test_a_search_engine_can_say_what_is_on_each_page():
     shown = {}
     for page in PAGES:
@@ -199,6 +206,14 @@ def test_the_search_finds_a_mistake_by_what_one_sees(page, site):
     found = page.locator("#search-results a[href*='mistakes/over_queries']")
     found.wait_for()
     assert "queries" in found.inner_text()
+
+
+def test_an_excerpt_of_the_search_is_of_the_page_s_own_text(page, site):
+    page.goto(f"{site}search.html?q=softmax+over+the+queries")
+    page.locator("#search-results li p.context").nth(9).wait_for()
+    excerpts = page.locator("#search-results li p.context").all_inner_texts()
+    assert [text for text in excerpts if "Light Dark" in text] == []  # the theme's buttons
+    assert any("softmax" in text.lower() for text in excerpts)
 
 
 def test_no_page_of_the_gallery_is_heavy():

@@ -80,8 +80,6 @@ const fromAddress = () => {
   const found = bugs.findIndex(bug => `#${bug.id}` === location.hash);
   open(Math.max(0, found));
 };
-document.getElementById("places").hidden = false;
-document.documentElement.classList.add("js");
 count();
 fromAddress();
 addEventListener("hashchange", fromAddress);

@@ -15,8 +15,9 @@ let now = null, cells = [], chosen = MONTH, timer = null;
 
 function show(text, { play }) {
   clearTimeout(timer);
-  const before = now, result = text.trim() ? reader.read([...text].slice(0, LONGEST_READ).join("")) : null;
-  now = { text, result };
+  const read = [...text].slice(0, LONGEST_READ).join("");
+  const before = now, result = text.trim() ? reader.read(read) : null;
+  now = { text: read, result };
   const followed = whatFollowed(before, now);
   if (followed?.moved.length) [chosen] = followed.moved;
   drawAnswer(followed);
@@ -39,7 +40,7 @@ function drawAnswer(followed) {
 }
 
 function drawTyped(followed) {
-  const characters = now.result?.characters ?? [...now.text].slice(0, LONGEST_READ);
+  const characters = [...now.text];
   cells = characters.map((character, j) => {
     const isDigit = /^[0-9]$/.test(character), strange = !now.result?.real[j];
     const classes = ["letter", strange && "strange", followed?.place === j && "edited"];
@@ -132,7 +133,7 @@ function stop() {
 
 // The address leads back to this text, so that it can be sent to somebody. A browser refuses too many changes, and half a character.
 const keepInAddress = () => {
-  try { history.replaceState(null, "", `#${encodeURIComponent(input.value)}`); } catch { /* the next one will do */ }
+  try { history.replaceState(null, "", `#${encodeURIComponent(now.text)}`); } catch { /* the next one will do */ }
 };
 function textOfAddress() {
   try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }

@@ -1,4 +1,5 @@
 "use strict";
+document.documentElement.classList.add("js");  // shows what works only with scripts
 // The same two settings as on the other pages of the site, so that a choice counts on all of them.
 const kept = name => { try { return localStorage.getItem(name); } catch { return null; } };
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -8,6 +9,8 @@ const setTheme = () => {
 };
 setTheme();
 dark.addEventListener("change", setTheme);
+addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });  // paper is white
+addEventListener("afterprint", setTheme);
 addEventListener("DOMContentLoaded", () => {
   const button = document.getElementById("theme");
   const name = () => { button.textContent = document.documentElement.dataset.theme === "dark" ? "Light" : "Dark"; };
