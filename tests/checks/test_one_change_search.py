@@ -230,3 +230,20 @@ def test_an_answer_that_is_too_slow_for_a_search_gets_a_report_without_one() -> 
     report = run("pairwise_dot", of_a_cell(source, "pairwise_dot"), limits=replace(PATIENT, search_case_cpu=1e-9))
     assert report.headline == "the values are not right"
     assert "One change away" not in report.message
+
+
+BUSY = "".join(f"        q = (q * {n} - k[..., :1] + {n}).sum(-1) / q.shape[-1]\n" for n in range(60))
+NOWHERE = {
+    "a branch that nobody takes": f"    if q.dim() > 9:\n{BUSY}    return (q @ q.transpose(-2, -1)) / math.sqrt(d)\n",
+    "what comes after the error": f"    scores = q @ k.transpose(-2, -1).squeze(-1)\n    for _ in range(0):\n{BUSY}"
+    "    return scores / math.sqrt(q.shape[-1])\n",
+}
+
+
+@pytest.mark.parametrize("name", NOWHERE)
+def test_no_change_is_tried_where_the_mistake_never_comes(name: str) -> None:
+    """There are far more places than changes are tried."""
+    source = f"import math\n\ndef attention_scores(q, k):\n    d = q.shape[-1]\n{NOWHERE[name]}"
+    found = the_change("attention_scores", of_a_cell(source, "attention_scores"))
+    assert found is not None
+    assert found.id in ("one_change_name", "one_change_removal")
