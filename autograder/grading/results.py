@@ -40,11 +40,11 @@ class Result:
 def results_from(judged: Judged, assignment: Assignment, by_hand: Mapping[str, float]) -> Iterator[Result]:
     """The graded cells in the lesson's order, as they were just judged, with the points that a person gave."""
     for question in assignment.questions:
-        name, points = question.answer or question.test, judged.points[question.test]
-        why = Why(NOT_ANSWERED) if name in judged.unanswered else _what_is_said(judged.reports[question.test])
+        points, is_open = judged.points[question.test], (question.answer or question.test) in judged.unanswered
+        why = Why(NOT_ANSWERED) if is_open else _what_is_said(judged.reports[question.test])
         given = by_hand.get(question.test)
         counts, replaced = (points, None) if given is None else (given, points)
-        yield Result(name, counts, question.points, *why, in_place_of=replaced)
+        yield Result(question.exercise.name, counts, question.points, *why, in_place_of=replaced)
 
 
 def _what_is_said(report: dict[str, Any]) -> Why:
@@ -58,11 +58,12 @@ def _what_is_said(report: dict[str, Any]) -> Why:
 
 
 def results_of(
-    course: NbgraderCourse, student: str, lesson: str, scores: dict[str, tuple[float, float]], answers: Iterable[str]
+    course: NbgraderCourse, student: str, lesson: str, scores: Mapping[str, float], answers: Iterable[str]
 ) -> list[Result]:
     """The graded cells in the graded notebook's order, with their diagnoses, by the answers that were released.
 
-    The notebook's own cells don't count: it may have lost its metadata, and its tests are at its end.
+    The notebook's own cells don't count: it may have lost its metadata, and its tests are at its end. Each score is out
+    of the points that its test had when it was judged: the lesson may have been released with others since.
     """
     notebook = read_notebook(course.path(course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb")
     cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "grade_id" in c.metadata.get("nbgrader", {})}
@@ -73,7 +74,8 @@ def results_of(
         if name in scores:
             answer = longest_answer(name, released)
             why = what_happened(cell, cells.get(answer), said.get(name, {}))
-            results.append(Result(answer or name, *scores[name], *why))
+            most = float(cell.metadata.nbgrader.get("points", 0))
+            results.append(Result(answer or name, scores[name], most, *why))
     return results
 
 

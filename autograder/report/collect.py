@@ -94,7 +94,7 @@ def _read(course: NbgraderCourse, gradebook: Gradebook, lesson: str, student: st
     if status.kind != "graded":
         return Submission(printable(student), lesson, problem=status.why)
     notebook = gradebook.find_submission_notebook(lesson, lesson, student)
-    scores = {grade.name: (grade.score, grade.max_score) for grade in notebook.grades}
+    scores = {grade.name: grade.score for grade in notebook.grades}
     answers = [cell.name for cell in notebook.notebook.solution_cells]
     try:
         results = results_of(course, student, lesson, scores, answers)

@@ -11,6 +11,7 @@ from autograder.grading.workers import Crew
 from autograder.in_nbgrader.copying import copy_listed
 from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.judging.version import version_of_the_grader
 from autograder.lesson_text.layout import Layout
 from autograder.showing.errors import CourseError, NotGraded, first_line
 from autograder.showing.text import printable
@@ -50,6 +51,7 @@ class Watch:
     troubles: dict[str, Trouble] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        version_of_the_grader()  # read now: an update while this runs is not the program that judges
         self.journal = Journal(self.layout.course)
         self.crew: Crew | None = None
         self.said = ""

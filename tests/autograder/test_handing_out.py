@@ -233,6 +233,8 @@ def test_it_is_graded_and_reported_as_a_lesson_is(made, tmp_path, monkeypatch):
     assert {name: one.max_points for name, one in graded.items() if name != "eve"} == dict.fromkeys(CLASS, 3 * COUNT)
     assert graded["eve"].problem.startswith("not graded: no practice_10 was made for this student")
     assert {result.diagnosis for result in graded["cyd"].results} == {"not answered"}
+    asked = [f"bug_{number}_{kind}" for number in range(1, COUNT + 1) for kind in ("line", "reason")]
+    assert [result.exercise for result in graded["ada"].results] == asked
 
     submissions, kinds = by_kind(layout, collect(layout, (NAME,)))
     (analysis,) = analyse(submissions, kinds)

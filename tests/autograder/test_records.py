@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tiny_course import POINTS, RIGHT, TINY
+from tiny_course import POINTS, RIGHT, TINY, cell
 
 from autograder.grading import grade_course
 from autograder.grading.grade_course import Graded, How, grade
@@ -20,9 +20,13 @@ from autograder.in_nbgrader.names import LONGEST
 from autograder.in_nbgrader.record_failures import reason_file
 from autograder.judging import version
 from autograder.lesson_text.layout import ROOT
+from autograder.lesson_text.notebook import read_notebook, write_notebook
+from autograder.report.collect import collect
 from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal
+from autograder.watching.arrivals import Folder
+from autograder.watching.watch import Watch
 
 IN_TIME, LATE = datetime(2026, 1, 9, 10), datetime(2026, 1, 12, 10)
 WRONG = {**RIGHT, "pairwise_dot": "def pairwise_dot(x, y):\n    return x @ x.mT"}
@@ -156,6 +160,17 @@ def test_the_version_is_of_all_that_a_verdict_is_made_of(tmp_path, monkeypatch):
     assert len({before, libraries, version.digest_of_program([tmp_path / "grader"])}) == 3
 
 
+def test_an_update_while_a_watch_runs_is_another_version_than_its_own(klass, monkeypatch):
+    klass.submitted.mkdir(exist_ok=True)
+    version.version_of_the_grader.cache_clear()
+    Watch(klass.layout, klass.course, Folder(klass.submitted, [TINY]), How(layers=None))
+    with monkeypatch.context() as updated:
+        updated.setattr(version, "digest_of_program", lambda _: "updated")
+        verdicts_of = version.version_of_the_grader()
+    version.version_of_the_grader.cache_clear()
+    assert verdicts_of == version.version_of_the_grader()
+
+
 def test_no_part_of_the_judging_lies_elsewhere():
     sys.path.insert(0, str(ROOT / "tests"))
     from test_house import modules, reached
@@ -243,3 +258,17 @@ def test_a_version_with_other_exercises_says_what_to_do_and_takes_no_grade(klass
     (found,) = grade(klass.layout, klass.submitted, (), How(layers=probe("none")))
     assert re.search(r"The grades stay, .* docs/instructors\.md", found.refused)
     assert klass.scores("ann") == before
+
+
+@pytest.mark.slow
+def test_the_report_counts_a_verdict_by_the_points_it_was_given_for(klass):
+    klass.submit("ann", RIGHT)
+    grade(klass.layout, klass.submitted, (TINY,), How(layers=probe()))
+    source = read_notebook(klass.layout.source(TINY))
+    cell(source, "test_pairwise_dot").metadata.nbgrader.points = POINTS["pairwise_dot"] + 3
+    write_notebook(source, klass.layout.source(TINY))
+    klass.course.generate_assignment(TINY)  # a newer version, after which nobody has graded yet
+    (found,) = collect(klass.layout, (TINY,))
+    assert {mark.exercise: (mark.points, mark.max_points) for mark in found.attempts} == {
+        name: (points, points) for name, points in POINTS.items()
+    }

@@ -210,6 +210,8 @@ def test_the_minutes_end_the_round(practice, monkeypatch):
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 700)
     assert text(practice.next()) == "10 minutes are over: 2 bugs, 1 found, 1 given up. practice() continues."
+    with pytest.raises(Refused, match=r"next\(\) takes nothing, .* got lesson='06': use practice\(\)"):
+        practice.next(lesson="06")
 
 
 @pytest.mark.parametrize("exercise", ["attention_scores", "break_repeats", "softmax"])

@@ -120,8 +120,13 @@ class Practice:
         seen.trouble = trouble or seen.trouble
         return {name for name, score in best.items() if score == 1}, seen, trouble
 
-    def next(self) -> Shown:
-        """Open the next one of the same kind, or say how it went if that was all, or the minutes are over."""
+    def next(self, *asked: Any, **named: Any) -> Shown:
+        """Open the next one of the same kind, or say how it went if that was all, or the minutes are over.
+
+        Raises Refused if anything is asked for: that is what `practice()` takes.
+        """
+        if given := ", ".join([*map(repr, asked), *(f"{name}={value!r}" for name, value in named.items())]):
+            raise Refused(f"next() takes nothing, as it goes on with the same kind, got {given:.60}: use practice().")
         if self.round is None:
             return self()
         if self.round.is_over:
