@@ -137,7 +137,7 @@ def first_difference(
     if found is None and limit >= ASPECTS.index("values"):
         for index, (want, have) in enumerate(zip(expected.measured, got.measured, strict=True)):
             if numbers := _numbers(case, want, have, got.terms, slack=slack):
-                found = Difference("values", "", index, _name(exercise, index), numbers=numbers)
+                found = Difference("values", "", index, _name(exercise, case, index), numbers=numbers)
                 break
     if found is None and limit >= ASPECTS.index("gradient") and case.gradient:
         found = _gradient_difference(exercise, case, expected, got)
@@ -161,9 +161,9 @@ def _mutation_difference(expected: Observation, got: Observation) -> Difference 
     return None
 
 
-def _name(exercise: Exercise, index: int) -> tuple[str, ...]:
-    """The output's name, where there are several."""
-    return (exercise.outputs[index],) if len(exercise.outputs) > 1 else ()
+def _name(exercise: Exercise, case: Case, index: int) -> tuple[str, ...]:
+    """What the case measures, or the output's name, where there are several."""
+    return (case.measures,) if case.measures else (exercise.outputs[index],) if len(exercise.outputs) > 1 else ()
 
 
 def _difference_of_kind(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Difference | None:
@@ -171,13 +171,13 @@ def _difference_of_kind(exercise: Exercise, case: Case, expected: Observation, g
     outputs = list(zip(expected.measured, got.measured, strict=True))
     for index, (want, have) in enumerate(outputs):
         if have.shape != want.shape:
-            return Difference("shape", "", index, _name(exercise, index), *both_shapes(expected, got, index))
+            return Difference("shape", "", index, _name(exercise, case, index), *both_shapes(expected, got, index))
     if not case.gradient and (found := _dtype_difference(exercise, case, expected, got)):
         return found
     for index, (want, have) in enumerate(outputs):
         place = torch.device(got.place) if expected.exact else want.device
         if have.device.type != place.type:
-            return Difference("device", "", index, _name(exercise, index), place, have.device)
+            return Difference("device", "", index, _name(exercise, case, index), place, have.device)
     return None
 
 
@@ -187,7 +187,7 @@ def _dtype_difference(exercise: Exercise, case: Case, expected: Observation, got
     for index, (want, have) in enumerate(zip(expected.measured, got.measured, strict=True)):
         dtype = case.dtype if follows and want.dtype.is_floating_point else want.dtype
         if have.dtype != dtype:
-            return Difference("dtype", "", index, _name(exercise, index), dtype, have.dtype)
+            return Difference("dtype", "", index, _name(exercise, case, index), dtype, have.dtype)
     return None
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,19 @@ def _text(
     return model, ids, vocab
 
 
+def _one_logit(draw: Draw, *, n: int, vocab: int) -> tuple[Any, ...]:
+    """Draw a text without character 0, whose logit alone changes by more than 1e-5; the mean over all changes by less.
+
+    Whatever takes a character's place, the logit of character 0 changes by 4e-5 or more.
+    """
+    model = _model(draw, vocab=vocab, max_len=n + 3, ahead=1, training=False)
+    for numbers in model[MODEL]["weights"].values():
+        numbers.zero_()
+    embed = model[MODEL]["weights"]["embed"]
+    embed[:, 0], embed[0, 0] = 2e-4 * torch.arange(vocab), 1.0
+    return model, draw.integers(1, vocab, (n,)), vocab
+
+
 REACH = WrittenExercise(
     name="reach",
     lesson=LESSON,
@@ -72,6 +86,7 @@ REACH = WrittenExercise(
         Case(name="a model whose logits change too little", inputs=partial(_text, n=7, vocab=5, ahead=1, size=2e-7)),
         Case(name="a model whose logits hardly change", inputs=partial(_text, n=7, vocab=5, ahead=1, size=1e-9)),
         Case(name="a single logit that changes", inputs=partial(_text, n=7, vocab=2, ahead=1, fixed=1)),
+        Case(name="a single logit of many that changes", inputs=partial(_one_logit, n=5, vocab=29)),
         Case(
             name="a model that sees one too far, in float64",
             inputs=partial(_text, n=7, vocab=5, ahead=1),
@@ -214,17 +229,16 @@ def _planned(draw: Draw, *, vocab: int, shape: tuple[int, ...]) -> tuple[Any, ..
     return vocab, shape, {GENERATOR: int(draw.integers(0, 1000, ()))}
 
 
-def _control_cases(name: str, probe: Any, part: str = "values") -> tuple[Case, Case]:
-    return (
-        Case(name=name, inputs=partial(_planned, vocab=11, shape=(24, 32, 13)), probe=probe, part=part),
-        Case(
-            name=f"{name} (2)",
-            inputs=partial(_planned, vocab=5, shape=(32, 16, 17)),
-            probe=probe,
-            part=part,
-            hidden=True,
-        ),
+def _control_cases(name: str, measures: str, probe: Any, part: str = "values") -> tuple[Case, Case]:
+    shown = Case(
+        name=name,
+        inputs=partial(_planned, vocab=11, shape=(24, 32, 13)),
+        probe=probe,
+        measures=measures,
+        part=part,
     )
+    other = partial(_planned, vocab=5, shape=(32, 16, 17))
+    return shown, replace(shown, name=f"{name} (2)", inputs=other, hidden=True)
 
 
 INVENT_CONTROL = WrittenExercise(
@@ -241,10 +255,19 @@ INVENT_CONTROL = WrittenExercise(
     outputs=("texts", "floor"),
     detachable=("texts", "floor"),
     cases=(
-        *_control_cases("no honest guesser gets below the floor", _nobody_below_the_floor),
-        *_control_cases("an honest guesser reaches the floor", _floor_is_reached),
-        *_control_cases("a model that peeks has room below the floor", _room_for_a_leak),
-        *_control_cases("the generator decides which text it is", _other_texts, "seeds"),
+        *_control_cases(
+            "no honest guesser gets below the floor",
+            "guessers below the floor (0: not below it)",
+            _nobody_below_the_floor,
+        ),
+        *_control_cases("an honest guesser reaches the floor", "the floor is reached", _floor_is_reached),
+        *_control_cases("a model that peeks has room below the floor", "the floor is at least 0.5", _room_for_a_leak),
+        *_control_cases(
+            "the generator decides which text it is",
+            "the same text (with the same seed, with another)",
+            _other_texts,
+            "seeds",
+        ),
     ),
 )
 

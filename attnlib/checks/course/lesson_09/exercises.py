@@ -189,7 +189,7 @@ CACHED_ATTENTION = WrittenExercise(
     ),
     few={
         "heads": ("split_by_reshape", "merged_by_reshape", "no_output_projection"),
-        "attention": ("no_scale", "over_queries"),
+        "attention": ("no_scale", "scaled_by_root_d_model", "over_queries"),
     },
 )
 
