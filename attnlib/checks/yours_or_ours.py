@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 from attnlib.checks import course
 from attnlib.checks.check import run
+from attnlib.checks.standing.folder import own_folder
 from attnlib.checks.standing.own_code import imported_answers, kept_answer
 
 
@@ -22,7 +23,7 @@ def yours_or_ours(
     >>> def causal_mask(q_len, k_len):
     ...     raise NotImplementedError
     >>> mask = yours_or_ours("causal_mask", globals())
-    attnlib's causal_mask is used here: yours is not written yet, or does not pass its check.
+    attnlib's causal_mask is used here: yours is not written in this notebook, or does not pass its check.
     >>> mask(1, 3).tolist()
     [[True, True, True]]
     """
@@ -31,7 +32,8 @@ def yours_or_ours(
     if own is None or not run(name, own).passed:
         own, place = passing(name)
     if own is None:
-        why = place or "yours is not written yet, or does not pass its check"
+        where = "yet" if own_folder() else "in this notebook"
+        why = place or f"yours is not written {where}, or does not pass its check"
     elif asked is not None and not _alike(asked, own, reference):
         why = f"yours{place and f', from {place},'} passes its check, but does not do what this lesson asks of it"
     else:

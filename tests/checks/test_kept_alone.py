@@ -174,3 +174,34 @@ def test_an_answer_may_import_another_one_by_its_name(own, notebook, monkeypatch
     assert "it uses my_attention as a whole; import the names that it needs" in " ".join(
         capsys.readouterr().out.split()
     )
+
+
+def test_a_class_in_the_file_moves_above_the_answer_that_now_extends_it(own, notebook):  # noqa: F811
+    whole = f"{INIT}\n    " + FORWARD.replace("\n", "\n    ")
+    base = INIT.replace("SelfAttention", "Base")
+    check("SelfAttention", notebook.run("import torch\nfrom torch import nn", whole)["SelfAttention"])
+    counted = SOFTMAX.replace("def softmax(s):", "def softmax(s):\n    Tool")
+    check("softmax", notebook.run(base, "class Tool(Base):\n    pass", counted)["softmax"])  # both stand below
+    extended = IN_TWO_CELLS.replace("(SelfAttention)", "(Base)")
+    check("SelfAttention", notebook.run(extended)["SelfAttention"])
+    text = (own / "lesson_02.py").read_text()
+    order = [base, "# SelfAttention, passed", extended, "class Tool", "# softmax, passed"]
+    assert order == sorted(order, key=text.index)
+    assert text.count("class Base") == 1
+    assert "\n\n\n\n" not in text
+
+
+def test_an_answer_that_is_only_imported_is_not_kept_and_it_says_so(own, notebook, monkeypatch, tmp_path, capsys):  # noqa: F811
+    (tmp_path / "mine.py").write_text(SOFTMAX)
+    monkeypatch.syspath_prepend(tmp_path)
+    check("softmax", notebook.run("from mine import softmax")["softmax"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "it is not written in this notebook, but imported (from mine import softmax)" in said
+    assert not own.exists()
+
+
+def test_a_name_for_what_has_that_name_already_is_no_circle(own, notebook):  # noqa: F811
+    asked = 'first = yours_or_ours("softmax", globals())\nsoftmax = first'
+    notebook.run("from attnlib.checks import yours_or_ours", IMPORTS, asked)
+    check("masked_softmax", notebook.run(MASKED.replace("weights_of", "softmax"))["masked_softmax"])
+    assert "from attnlib.softmax import softmax as first" in (own / "lesson_05.py").read_text()

@@ -37,6 +37,11 @@ def with_another_root(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) 
     return (x - mean) * (x.var(dim=-1, keepdim=True, unbiased=False) + eps) ** -0.75 * gain + bias
 
 
+def without_the_axis(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    centred = x - x.mean(dim=-1, keepdim=False)
+    return centred * (centred.square().mean(dim=-1, keepdim=True) + eps).rsqrt() * gain + bias
+
+
 def by_the_logarithm(scores: Tensor) -> Tensor:
     q, k = scores.shape[-2:]
     past = torch.ones(q, k, dtype=torch.bool, device=scores.device).tril(k - q)
@@ -73,6 +78,7 @@ class WithMish(nn.Module):
         ("pairwise_dot", turned, "removal", "in place of `torch.einsum('bqd,bkd->bqk', x, y).roll(1, dims=0)`"),
         ("attention_scores", slightly_sharper, "removal", "with `q.shape[-1]` in place of `q.shape[-1] - 1`"),
         ("layer_norm", with_another_root, "number", "another number in place of `0.75`"),
+        ("layer_norm", without_the_axis, "flag", "with the opposite in place of `False`"),
         (
             "renormalised_causal_weights",
             by_the_logarithm,

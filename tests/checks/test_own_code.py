@@ -227,11 +227,14 @@ def test_a_file_that_fails_is_named_and_attnlib_goes_on(own, notebook, monkeypat
     assert said in out
 
 
-def test_nothing_is_kept_where_the_learner_said_no(own, notebook, monkeypatch):
+def test_nothing_is_kept_where_the_learner_said_no(own, notebook, monkeypatch, capsys):
+    yours_or_ours("attention_scores", {})
+    assert "yours is not written yet, or does not pass its check" in capsys.readouterr().out
     monkeypatch.setenv(folder.PLACE, "")
     check("attention_scores", notebook.run(IMPORTS, SCORES)["attention_scores"])
     assert not own.exists()
     assert yours_or_ours("attention_scores", {}) is exercises()["attention_scores"].reference
+    assert "yours is not written in this notebook, or does not pass its check" in capsys.readouterr().out
 
 
 def test_nothing_is_kept_or_read_while_nbgrader_runs_the_notebook(own, notebook, monkeypatch):

@@ -3,9 +3,11 @@
 import json
 import random
 
+import pytest
 from practised import text
 
 from attnlib.checks.practising.bug import defined
+from attnlib.checks.practising.choose import Refused
 from attnlib.checks.practising.difficulty import LEVELS
 from attnlib.checks.practising.opened import OpenedBug
 from attnlib.checks.practising.quiz import explanations
@@ -26,6 +28,14 @@ def test_a_cell_that_is_run_as_it_came_is_no_answer(practice, file):
         assert told == "Nothing was changed That costs nothing: repair the code, then check it."
     practice.line(bug.lines[0])
     assert json.loads(file.read_text())["practice"]["solved"] == {"4": 1}
+
+
+def test_the_cell_of_another_bug_is_refused_and_costs_nothing(practice):
+    other = open_bug(practice, "softmax/global_shift").answer
+    open_bug(practice, "layer_norm/statistics_detached")
+    with pytest.raises(Refused, match="The bug that is open is in layer_norm, and this is softmax"):
+        practice.repaired(other)
+    assert practice.opened.wrong == 0
 
 
 def test_code_that_is_still_wrong_shows_where_and_not_why(practice):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from attnlib.checks.check import run
+from attnlib.checks.course import called
 from attnlib.checks.course.asked_again import AskedAgain
 from attnlib.checks.practising.choose import Item, Refused, choose, is_new, wanted
 from attnlib.checks.practising.opened import Opened, OpenedBug, OpenedQuestion
@@ -166,6 +167,9 @@ class Practice:
     def repaired(self, attempt: Any) -> Shown:
         """Answer by repairing the code: run its check on what the cell defines."""
         opened = self._open_bug()
+        asked, given = opened.bug.exercise, getattr(attempt, "__name__", "")
+        if given != asked and called(given):  # an earlier bug's cell
+            raise Refused(f"The bug that is open is in {asked}, and this is {given}.")
         if is_unchanged(opened.bug, attempt):
             return Shown("Nothing was changed", (Section("", "That costs nothing: repair the code, then check it."),))
         report = run(opened.bug.exercise, attempt)

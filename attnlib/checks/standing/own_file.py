@@ -56,19 +56,20 @@ def with_answer(text: str, exercise: str, name: str, source: OwnSource, day: str
     place = len(text)
     for bound_name, statement in reversed(source.statements.items()):  # the answer itself comes last
         head = f"# {exercise}, {PASSED} {day}\n" if bound_name == name else ""
-        old = _where(text, bound_name)
-        if old is None:
-            before, after = text[:place].rstrip("\n"), text[place:]
-            text = f"{before}\n\n\n{head}{statement}\n" + (f"\n\n{after}" if after.strip() else "")
-            place = len(before) + 3
-            continue
-        start, end, body = old
-        differs = text[body:end].strip() != statement.strip()
-        if differs:
-            replaced.append(text[start:end])
-        if differs or not text[start:body].startswith(head.partition(f" {PASSED} ")[0]):
-            text = text[:start] + (head or text[start:body]) + statement + text[end:]
-        place = min(start, place)
+        if old := _where(text, bound_name):
+            start, end, body = old
+            if text[body:end].strip() != statement.strip():
+                replaced.append(text[start:end])
+            elif text[start:body].startswith(head.partition(f" {PASSED} ")[0]):
+                head, statement = text[start:body], text[body:end]
+            statement = (head or text[start:body]) + statement
+            if start <= place:
+                text, place = text[:start] + statement + text[end:], start
+                continue
+            head, text = "", text[:start].rstrip("\n") + text[end:]  # it stands below what needs it
+        before, after = text[:place].rstrip("\n"), text[place:]
+        text = f"{before}\n\n\n{head}{statement}\n" + (f"\n\n{after}" if after.strip() else "")
+        place = len(before) + 3
     return _with_imports(text, source.imports.values()), "\n\n\n".join(reversed(replaced))
 
 

@@ -44,7 +44,8 @@ def own_source(
     >>> list(found.imports.values()), list(found.statements)
     (['import math'], ['half', 'root'])
 
-    Raises NotKept for a name that no statement binds, or that needs a value which the notebook computed.
+    Raises NotKept for a name that no statement binds, or only an import; and for one that needs a value which the
+    notebook computed.
     """
     found = OwnSource(home=home)
     bound_by = dict(bindings(cells))
@@ -59,6 +60,8 @@ def own_source(
             ):  # it was made in another way than by a statement of the cell's own
                 del bound_by[each]
     _add(name, bound_by, written, found, frozenset())
+    if name in found.imports:
+        raise NotKept(f"it is not written in this notebook, but imported ({found.imports[name]})")
     return found
 
 
@@ -119,7 +122,7 @@ def _add(
         raise NotKept(f"it uses {called} as a whole; import the names that it needs, as in from {PACKAGE} import …")
     if isinstance(statement, (ast.Import, ast.ImportFrom)) and not _is_of_the_package(statement):
         found.imports[name] = import_of(name, statement)
-    elif called != name and called in bound_by and written.get(called) is value:  # another name for it
+    elif called not in {name, *around} and called in bound_by and written.get(called) is value:  # another name for it
         _add(called, bound_by, written, found, around | {name})
         found.statements[name] = f"{name} = {called}"
     elif isinstance(statement, (ast.FunctionDef, ast.ClassDef)) or _is_plain(statement, value):

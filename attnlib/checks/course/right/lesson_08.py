@@ -95,7 +95,8 @@ class OwnAttention(nn.Module):
         if causal:
             future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
             scores = scores.masked_fill(future, -math.inf)
-        return self.w_o(rearrange(scores.softmax(-1) @ v, "b h n d -> b n (h d)"))
+        weights = scores.softmax(-1)
+        return self.w_o(rearrange(weights @ v, "b h n d -> b n (h d)")), weights
 
 
 class OwnMLP(nn.Module):
@@ -117,9 +118,10 @@ class BlockFromNothing(nn.Module):
             self.cross, self.norm3 = OwnAttention(d_model, num_heads, d_memory), nn.LayerNorm(d_model)
 
     def forward(self, x, memory=None):
-        x = x + self.attn(self.norm1(x), causal=True)
+        found, _ = self.attn(self.norm1(x), causal=True)
+        x = x + found
         if self.cross is not None:
-            x = x + self.cross(self.norm2(x), memory)
+            x = x + self.cross(self.norm2(x), memory)[0]
         return x + self.mlp((self.norm2 if self.norm3 is None else self.norm3)(x))
 
 

@@ -52,6 +52,7 @@ def flash_row_by_row(q, k, v, block_size, is_causal):
     return torch.stack(outputs, dim=-2), torch.stack(sums, dim=-1)
 
 
+@torch.inference_mode()
 def flash_keys_outside(q, k, v, block_size, is_causal):
     """The outer loop is over the keys, and the sums of all queries are carried along."""
     n, scale = q.shape[-2], 1 / math.sqrt(q.shape[-1])
@@ -160,6 +161,7 @@ def backward_row_by_row(q, k, v, o, lse, grad_o, block_size, is_causal):
     return d_q, d_k, d_v
 
 
+@torch.inference_mode()
 def backward_by_einsum(q, k, v, o, lse, grad_o, block_size, is_causal):
     along = torch.einsum("...nd,...nd->...n", o, grad_o)
     scaled = q * q.shape[-1] ** -0.5

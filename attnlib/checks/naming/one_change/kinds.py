@@ -20,6 +20,7 @@ CHANGES = {
         "condition": "Another condition is needed",
         "axis": "Another axis is needed",
         "number": "Another number is needed",
+        "flag": "True and False are exchanged",
         "reduction": "One step too many",
         "order": "Another order is needed",
         "dtype": "A dtype is missing, or is the wrong one",

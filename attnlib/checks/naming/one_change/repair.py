@@ -27,6 +27,7 @@ WORDS = {
     "removal": "",
     "reduction": "",
     "number": "another number in place of",
+    "flag": "the opposite in place of",
     "operator": "another operator in",
     "function": "another function in place of",
     "order": "another order in",

@@ -58,7 +58,7 @@ def _kind(old: ast.AST, new: ast.AST) -> str:
         # where a sum along an axis is left out, all may be right by chance: another axis is tried before
         return "reduction" if in_expressions.reduces(old) else "removal"
     if isinstance(new, ast.Constant):
-        return "pattern" if isinstance(new.value, str) else "number"
+        return "pattern" if isinstance(new.value, str) else "flag" if isinstance(new.value, bool) else "number"
     if isinstance(old, ast.BinOp) and isinstance(new, ast.BinOp):
         return "order" if type(old.op) is type(new.op) else "operator"
     if isinstance(old, ast.Compare):
