@@ -41,11 +41,12 @@ class KnowingSandbox(Sandbox):
 
     def fork_knowing(self, module: str, exercise: str, given: frozenset[str], late: list[str]) -> Child:
         """Fork a fresh child with this module imported; the warm process does once what many children need."""
+        if self.control is None or not self.late.issuperset(late):
+            self.start(late)
         if module not in self.known:
             self.known.add(module)
-            if self.control is not None:
-                self._learn(module)
-        if self.control is not None and exercise not in self.expected:  # from the second time on
+            self._learn(module)
+        if exercise not in self.expected:
             self.expected.add(exercise)
             request = {"do": "expect", "module": module, "exercise": exercise}
             self._ask(request, seconds=self.limits.time.start_wall)
