@@ -64,17 +64,17 @@ def surely_endless(frames: Sequence[FrameType]) -> bool:
 
     Nothing in it leaves it, nothing around it catches an error, and its condition compares numbers that stay.
     """
-    found = False
-    for frame in [f for f in frames if not any(part in f.f_code.co_filename for part in LIBRARIES)][:MOST_FRAMES]:
-        line = frame.f_lineno or 0
-        try:
-            tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
-            around = [n for n in ast.walk(tree) if _is_at(n, line)]
-        except (SyntaxError, ValueError, RecursionError):
-            return False
-        if any(isinstance(n, CATCHES) for n in around):
-            return False
-        found = found or any(_goes_on(loop, frame, tree) for loop, _ in _loops_around(tree, line))
+    found, trees = False, dict[str, ast.Module]()
+    try:
+        for frame in [f for f in frames if not any(part in f.f_code.co_filename for part in LIBRARIES)][:MOST_FRAMES]:
+            path, line = frame.f_code.co_filename, frame.f_lineno or 0
+            if path not in trees:
+                trees[path] = ast.parse("".join(linecache.getlines(path)))
+            if any(isinstance(n, CATCHES) and _is_at(n, line) for n in ast.walk(trees[path])):
+                return False
+            found = found or any(_goes_on(loop, frame, trees[path]) for loop, _ in _loops_around(trees[path], line))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
     return found
 
 
