@@ -45,12 +45,13 @@ def address(process: subprocess.Popen[bytes], folder: Path) -> str:
     raise AssertionError((folder / "log").read_text())
 
 
-def fetch(base: str, path: str, method: str = "GET") -> str:
+def fetch(base: str, path: str, method: str = "GET", header: str = "") -> str:
+    """Return the page, or this header of the answer."""
     request = urllib.request.Request(base + path, method=method, headers={"Authorization": "token secret"})
     for _ in range(10 * HANGS):
         try:
             with urllib.request.urlopen(request, timeout=HANGS) as answer:
-                return answer.read().decode()
+                return answer.headers[header] if header else answer.read().decode()
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path}: {error.code} {error.read().decode()[:2000]}") from None
         except urllib.error.URLError:

@@ -128,6 +128,7 @@ def test_the_time_for_explanations_is_bounded_and_no_points_depend_on_it(judged,
     without = judged(TWICE)
     monkeypatch.undo()
     assert judged(TWICE).points == without.points
+    assert 0 < judge.explainer.spent < judge.budget.spent  # it is the submission's time
     used_up = explainer.Explainer(judge.sandbox, judge.budget)
     used_up.spent = limits.explaining_cpu
     assert used_up.explain({}, None, frozenset()) is None

@@ -22,6 +22,12 @@ def test_every_seed_draws(name: str, seeds: range) -> None:
                 assert make(Draw(name, case.name, seed, dtype=case.dtype)) is not None
 
 
+def test_every_bit_of_a_seed_counts() -> None:
+    """Hidden inputs have a seed of 128 bits, of which torch's own generator would take 32."""
+    seeds = [3, *(3 ^ (1 << bit) for bit in range(200))]
+    assert len({tuple(Draw("softmax", "a case", seed).normal(4).tolist()) for seed in seeds}) == len(seeds)
+
+
 @pytest.mark.parametrize("seeds", [SEEDS, MORE_SEEDS], ids=["some", "more"])
 def test_verdict_and_diagnosis_do_not_depend_on_the_seed(seeds: range) -> None:
     for seed in seeds[:12]:

@@ -103,7 +103,12 @@ def test_the_formgrader_runs_no_script(course):
     with formgrader(course.course, course.course.parent) as get:
         (entry,) = json.loads(get(f"formgrader/api/submitted_notebooks/{TINY}/{TINY}"))
         page = get(f"formgrader/submissions/{entry['id']}/")
+        policy = get(f"formgrader/submissions/{entry['id']}/", header="Content-Security-Policy")
     assert runs(page) == []
+    assert "default-src 'none'" in policy
+    (scripts,) = re.findall(r"script-src ([^;]*)", policy)
+    assert re.match(r"'nonce-[\w-]+' ", scripts)
+    assert "'unsafe-inline'" not in scripts
     assert "hostile(" in page
 
 
