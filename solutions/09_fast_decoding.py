@@ -836,7 +836,7 @@ assert [11 - i for i in range(12) if reached[i]] == [6, 5, 4, 3, 2, 1, 0]
 #
 # One new word comes at a time. `cache["length"]` counts all words so far, so it may be larger than the number of slots.
 # The function has two mistakes. Each of them does no harm at some lengths, so a test of a single length may well miss
-# one. Fix both.
+# one. Fix both. No gradient is needed.
 #
 # - `q`, `k`, `v` are `(b, h, 1, d)`; `cache["k"]` and `cache["v"]` are `(b, h, window, d)`.
 # - The result is `(b, h, 1, d)`: attention to the last `window` words, the new one included.

@@ -267,7 +267,7 @@ show(
 # an earlier one, the other only where a row begins with closed keys. Fix both.
 #
 # - `scores` is `(…, k)`, `v` is `(…, k, d)`, and the result is `(…, d)`: softmax of the scores, times the values.
-# - `block_size` doesn't have to divide $k$. In every row at least one key is open.
+# - `block_size` doesn't have to divide $k$. In every row at least one key is open. No gradient is needed.
 
 
 # %%
@@ -887,7 +887,7 @@ assert_close(pencil, torch.tensor([-1.875, 1.875]).double(), atol=1e-6, rtol=0)
 # Write it as `softmax_gradient(weights, grad_weights)`.
 #
 # - `weights` and `grad_weights` are $P$ and $dP$, both `(…, k)`. Return $dS$ in the same shape.
-# - A key with no weight has no gradient, and nothing becomes NaN.
+# - A key with no weight has no gradient, and nothing becomes NaN. $dS$ itself needn't be differentiable.
 # - Nothing is built with $k \times k$ numbers for each row (the check doesn't count them, but you'll want to use this).
 
 

@@ -546,6 +546,7 @@ show(
 #   d_model)`.
 # - ALBERT adds *three* tables: the word's, the position's, and one that says which of two texts the token belongs to.
 #   A reaction is a single text, so it's always number 0. Then there's a norm, and a layer that widens.
+# - No gradient is needed.
 
 
 # %%

@@ -7,6 +7,7 @@ from typing import Any
 
 import nbformat
 
+from autograder.judging.intake.custody import bytes_of
 from autograder.judging.intake.folder import HandedIn, collect
 from autograder.judging.submission import Judged, Task, judge_task
 from autograder.judging.verdict import pages
@@ -68,4 +69,4 @@ def _handed_in(submission: str | PathLike[str] | bytes, lesson: str) -> HandedIn
     if isinstance(submission, bytes):
         return HandedIn({f"{lesson}.ipynb": submission})
     path = Path(submission)
-    return collect(path, lesson) if path.is_dir() else HandedIn({f"{lesson}.ipynb": path.read_bytes()})
+    return collect(path, lesson) if path.is_dir() else HandedIn({f"{lesson}.ipynb": bytes_of(path.resolve())})

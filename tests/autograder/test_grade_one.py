@@ -8,6 +8,7 @@ import pytest
 from tiny_course import POINTS, RIGHT, TINY, cell
 
 import autograder
+from autograder.judging.intake import custody
 from autograder.judging.judge import Judge
 from autograder.judging.submission import SECOND_ATTEMPT, Task, judge_task
 from autograder.lesson_text.assignment import Assignment
@@ -38,6 +39,14 @@ def test_a_submission_is_graded_as_a_function(released, layout, tmp_path):
 def test_what_is_no_notebook_is_not_graded_and_not_zero(layout):
     found = autograder.grade(layout.solutions / f"{TINY}.py", b"{")
     assert (found["points"], found["problem"], found["tests"]) == (None, "the notebook is not JSON", {})
+
+
+def test_a_file_far_larger_than_a_notebook_is_not_read_whole(layout, tmp_path, monkeypatch):
+    monkeypatch.setattr(custody, "MOST_BYTES", 1000)
+    (tmp_path / "large.ipynb").write_bytes(b" " * 2000 + b"{")
+    found = autograder.grade(layout.solutions / f"{TINY}.py", tmp_path / "large.ipynb")
+    assert found["problem"].startswith("large.ipynb has 2001 bytes; a notebook may have 1000")
+    assert found["points"] is None
 
 
 def test_what_is_left_out_of_a_folder_is_said(layout, tmp_path):
