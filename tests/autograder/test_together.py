@@ -128,7 +128,7 @@ def test_a_wrong_answer_says_the_same_after_others_as_alone(solved, assignment, 
 
 def test_a_cell_that_does_not_end_is_waited_for_once(solved, assignment, sandbox):
     sandbox.limits = Limits(time=dataclasses.replace(sandbox.limits.time, cell_cpu=5.0))
-    answer(solved, SECOND).source = "while True: pass\n" + answer(solved, SECOND).source
+    answer(solved, SECOND).source = "for _ in iter(int, 1): pass\n" + answer(solved, SECOND).source
     judge = Judge(sandbox)
     verdict = by_name(judge.verdicts(solved, assignment))[SECOND]
     assert "did not end within 5 seconds" in " ".join(verdict.report.message.split())

@@ -223,5 +223,5 @@ FIRST_LESSONS = [
         "first_rate_throughout",
     ),
     ("masked_softmax", ADDED, "large_number_added_zeroed"),
-    ("train_head", TRAIN_HEAD, "another_dtype"),
+    ("train_head", TRAIN_HEAD, "one_change_removal"),
 ]

@@ -108,7 +108,10 @@ def size(right: str, wrong: str) -> int:
 
     >>> size("a = b + 1", "a = b - 1")
     2
+    >>> size("a.split('->')", "a.split(' -> ')")
+    1
     """
     ours, theirs = ([*re.findall(r"\w+|[^\w\s]", code)] for code in (right, wrong))
     matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
-    return sum(last - first + stop - start for tag, first, last, start, stop in matcher.get_opcodes() if tag != "equal")
+    differ = [code for tag, *code in matcher.get_opcodes() if tag != "equal"]
+    return sum(last - first + stop - start for first, last, start, stop in differ) or 1  # spaces in a text
