@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from told_of_masks_and_models import cross
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
@@ -249,27 +250,6 @@ def test_one_layer_for_two_is_a_missing_one_and_not_a_second_name() -> None:
     assert report.diagnosis != "layer_under_two_names"
 
 
-class OnlyIfGiven(nn.Module):
-    """Cross-attention that blocks keys where it is given a key mask, as lesson 04 does."""
-
-    def __init__(self, d_model: int, d_memory: int, num_heads: int, d_head: int | None = None, bias: bool = True):
-        super().__init__()
-        if d_head is None and d_model % num_heads:
-            raise ValueError("num_heads must divide d_model")
-        self.num_heads, width = num_heads, num_heads * (d_head or d_model // num_heads)
-        self.w_q = nn.Linear(d_model, width, bias=bias)
-        self.w_k, self.w_v = (nn.Linear(d_memory, width, bias=bias) for _ in range(2))
-        self.w_o = nn.Linear(width, d_model, bias=bias)
-
-    def forward(self, x: Tensor, memory: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        projected = self.w_q(x), self.w_k(memory), self.w_v(memory)
-        q, k, v = (attnlib.split_heads(y, self.num_heads) for y in projected)
-        scores = q @ k.mT * q.shape[-1] ** -0.5
-        if key_mask is not None:
-            scores = scores.masked_fill(self.blocked(key_mask), -torch.inf)
-        return self.w_o(attnlib.merge_heads(scores.softmax(dim=-1) @ v)), scores.softmax(dim=-1)
-
-
 @pytest.mark.parametrize(
     ("blocked", "named"),
     [
@@ -280,7 +260,7 @@ class OnlyIfGiven(nn.Module):
     ],
 )
 def test_a_mask_that_is_wrong_only_where_there_is_one_is_named(blocked: Any, named: str) -> None:
-    attempt = type("MultiHeadCrossAttention", (OnlyIfGiven,), {"blocked": staticmethod(blocked)})
+    attempt = type("MultiHeadCrossAttention", (cross(-torch.inf),), {"blocked": staticmethod(blocked)})
     assert run("MultiHeadCrossAttention", attempt).diagnosis == named
 
 

@@ -32,9 +32,12 @@ class Filled(nn.Module):
         q, k, v = (attnlib.split_heads(y, self.num_heads) for y in projected)
         scores = q @ k.mT * q.shape[-1] ** -0.5
         if key_mask is not None:
-            scores = scores.masked_fill(~key_mask[:, None, None, :], self.fill)
+            scores = scores.masked_fill(self.blocked(key_mask), self.fill)
         weights = scores.softmax(dim=-1)
         return self.w_o(attnlib.merge_heads(weights @ v)), weights
+
+    def blocked(self, key_mask: Tensor) -> Tensor:
+        return ~key_mask[:, None, None, :]
 
 
 def cross(fill: float) -> type[nn.Module]:
