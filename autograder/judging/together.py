@@ -140,7 +140,8 @@ def is_refused(forbidden: Iterable[str]) -> bool:
 def groups_of(assignment: Assignment) -> dict[str, Group]:
     """Return each question's terms by its test, in the order in which they are judged: groups stand side by side.
 
-    A question joins the first group whose lesson's own answers, and its own, use nothing that the group would refuse.
+    A question joins the first group in which neither the lesson's own answers nor the plain right ones use anything
+    that the group would refuse.
     """
     groups: list[tuple[Terms, list[Question]]] = []
     for question in assignment.questions:
@@ -156,10 +157,10 @@ def groups_of(assignment: Assignment) -> dict[str, Group]:
 
 
 def _may(assignment: Assignment, question: Question, terms: Terms) -> bool:
-    """True if the lesson's own answer names nothing that these terms refuse."""
+    """True if neither the lesson's own answer nor the plain right one names anything that these terms refuse."""
     if terms == Terms.of(question.exercise, assignment):
         return True
-    if question.exercise.kind == "choice" or not is_refused(terms.refused):
+    if not is_refused(terms.refused):
         return False
     cells = [
         {
@@ -173,4 +174,5 @@ def _may(assignment: Assignment, question: Question, terms: Terms) -> bool:
     ]
     units, _ = parse(cells, question.answer or "")
     source = definitions(needed(units, question.expression, "needed"), question.expression, {})
-    return not shortcuts(source, terms.names)
+    plain = "" if question.exercise.kind == "choice" else getattr(question.exercise, "right", "")
+    return not (shortcuts(source, terms.names) or shortcuts(plain, terms.names))

@@ -7,6 +7,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from attnlib.checks.asking.ready_made import ATTENTION, EINSUM
+from attnlib.checks.practising.programs import with_imports
 from autograder.judging.cells_around import plain_text
 from autograder.judging.judge import Judge
 from autograder.judging.settle import settle
@@ -86,6 +87,19 @@ def test_right_answers_share_one_process_for_what_is_shown_and_one_for_what_is_h
     assert [verdict.question for verdict in verdicts] == assignment.questions
     assert sandbox.forked == 2 * len(groups(assignment)) < len(verdicts)
     assert not sandbox.living
+
+
+def test_answers_that_use_torch_where_they_may_share_a_process_as_well(sandbox):
+    assignment = handed_out(OTHER)
+    solved = handed_in(assignment)
+    for question in assignment.questions:
+        if question.exercise.kind != "choice":
+            right = question.exercise.right
+            answer(solved, question.answer).source = with_imports(right, right)[0]
+    Judge(sandbox).verdicts(solved, assignment)  # a module that is imported late ends the process that lacks it
+    sandbox.forked = 0
+    assert all(verdict.report.passed for verdict in Judge(sandbox).verdicts(solved, assignment))
+    assert sandbox.forked == 2 * len(groups(assignment)) == 6
 
 
 def test_what_an_answer_leaves_behind_costs_the_next_nothing(solved, assignment, sandbox):
