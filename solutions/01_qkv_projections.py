@@ -234,11 +234,11 @@ show(
 
 # %% [markdown]
 # The newest words bury the oldest. Four times the width buys about two more words, so a wider state only moves the
-# wall. (They're buried, not gone. If you know $W$ and the eleven vectors, you can undo the steps one by one: at width 8
-# we got nine of the eleven positions right more often than not. But every step undone magnifies the rounding, and no
-# linear layer can do it.) A trained network is better at choosing what to keep, but it runs into the same wall, because
-# the state has a fixed width and sentences don't. (Bahdanau, Cho and Bengio saw this in 2014 in a trained translator,
-# whose quality fell as sentences grew longer. Their remedy was attention.)
+# wall. (They're buried, not gone. If you know $W$ and the eleven vectors, you can undo the steps one by one: at width
+# 8, from four starts, we got eight or nine of the eleven positions right more often than not. But every step undone
+# magnifies the rounding, and no linear layer can do it.) A trained network is better at choosing what to keep, but it
+# runs into the same wall, because the state has a fixed width and sentences don't. (Bahdanau, Cho and Bengio saw this
+# in 2014 in a trained translator, whose quality fell as sentences grew longer. Their remedy was attention.)
 #
 # The dashed line is the way out. **Every word was known right after it had been read. So keep the vectors of all words,
 # and let a word that needs another one look it up.** All that's left to invent is the look-up.

@@ -235,7 +235,7 @@ assert_close(first[[0, 10]], torch.tensor([0.5, 0.5]), atol=1e-3, rtol=0)
 assert_close(heads[0, 0, [1, 6]], heads[0, 5, [1, 6]], atol=1e-6, rtol=0)
 
 # %% [markdown]
-# Three heads, three pictures of the same sentence. Find each of these in them, and the reason for it:
+# Three heads, three pictures of the same sentence. Find each of the following, and the reason for it:
 #
 # - In head 0 both rows of *the* split their attention between *animal* and *street*. They ask for a thing, and there
 #   are two. Only head 2 knows what is next to what.

@@ -70,7 +70,7 @@ show("The stream of a word: norm1 and attention, added; norm2 and the MLP, added
 #
 # $$x \leftarrow x + \mathrm{attn}(\mathrm{norm}_1(x)), \qquad x \leftarrow x + \mathrm{mlp}(\mathrm{norm}_2(x))$$
 #
-# That's all. `attn` you know. This lesson is about the plus signs, the norms and the `mlp`, in that order.
+# That's all. You know `attn` already. This lesson is about the plus signs, the norms and the `mlp`, in that order.
 
 # %% [markdown]
 # ## Add, don't replace · core
@@ -1388,10 +1388,10 @@ show(
 # All runs have the same starting weights and the same number of steps. At the full rate from the first step, post-LN
 # never gets beyond guessing. With a warm-up over most of the run it learns, and it also learns *without* any warm-up at
 # a tenth of the rate. (BERT's warm-up was one step in a hundred, at a far lower rate.) At the warm-up's mean rate it's
-# a gamble: this start learns, and of five others that we tried, one had begun to learn by the end and four were still
-# guessing. So "post-LN needs a warm-up" says too much. It can't bear a high rate at the beginning, and a warm-up is one
-# way to spare it that. Pre-LN needs no such care here. It asks for one thing in return: since its stream is never
-# normalised on the way, a last norm has to follow the last block, as in your reader.
+# a gamble: from this start it learns, and from five others that we tried it was still guessing at the end. So "post-LN
+# needs a warm-up" says too much. It can't bear a high rate at the beginning, and a warm-up is one way to spare it that.
+# Pre-LN needs no such care here. It asks for one thing in return: since its stream is never normalised on the way, a
+# last norm has to follow the last block, as in your reader.
 
 # %% [markdown]
 # ## Count what a block costs · more
@@ -1558,12 +1558,12 @@ assert between[0] < alone[0]
 assert between[-1] > alone[-1]
 
 # %% [markdown]
-# The measured curves cross as well, but not at $N = 6D$. Where they cross depends on the machine, because the two kinds
-# of work run at different speeds. The work between words is more than multiplication: the softmax needs an exponential
-# for each of the $h N^2$ weights, and the tables are written to memory and read again, which is slow once they no
-# longer fit into the fast part of it. (Lesson 10 is about not writing them.) For our sixteen patches none of this
-# matters. For $D = 768$ and 512 words, as in BERT, $N$ is far below $6D = 4608$, and nine tenths of the multiplications
-# are word by word.
+# The measured curves cross as well, but not at $N = 6D$: on a machine of ours, between 192 and 256 words. Where they
+# cross depends on the machine, because the two kinds of work run at different speeds. The work between words is more
+# than multiplication: the softmax needs an exponential for each of the $h N^2$ weights, and the tables are written to
+# memory and read again, which is slow once they no longer fit into the fast part of it. (Lesson 10 is about not writing
+# them.) For our sixteen patches none of this matters. For $D = 768$ and 512 words, as in BERT, $N$ is far below $6D =
+# 4608$, and nine tenths of the multiplications are word by word.
 
 # %%
 alone, between, _ = cost(torch.tensor([512]), 768, 12, 3072)

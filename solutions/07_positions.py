@@ -1334,8 +1334,8 @@ print("seven words, then four more: the same as eleven at once")
 # - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.5: half a page, with the reason for the
 #   sinusoids, "it may allow the model to extrapolate to sequence lengths longer than the ones encountered during
 #   training". You've tested that.
-# - [Su et al. 2021](https://arxiv.org/abs/2104.09864), RoFormer: sections 3.1 and 3.2 derive the rotation from the
-#   requirement that only the distance counts.
+# - [Su et al. 2021](https://arxiv.org/abs/2104.09864), RoFormer: section 3.1 requires that only the distance counts,
+#   3.2 offers the rotation, and 3.4.1 derives it from the requirement.
 # - [Press et al. 2021](https://arxiv.org/abs/2108.12409), *Train Short, Test Long*: figure 1 is your right picture, on
 #   a large model.
 # - [Chen et al. 2023](https://arxiv.org/abs/2306.15595), position interpolation: how one factor in `positions` made

@@ -510,15 +510,16 @@ def fit(model: nn.Module, batches: Tensor, held_out: Tensor, every: int) -> list
 
 
 # %% [markdown]
-# Three bugs in such a loop are quiet. A loss that isn't shifted looks like a great success. A model left in evaluation
-# mode goes on training, without dropout. And where padding counts as a target, the loss is lovely because much of the
-# batch is padding. You catch the first and the last with what you know in advance: the loss starts near $\ln V$, and it
-# can't end below a certain floor.
+# Three bugs in such a loop are silent. A loss that isn't shifted looks like a great success. A model left in evaluation
+# mode goes on training, without dropout. And where padding counts as a target, the loss looks wonderful because much of
+# the batch is padding. You catch the first and the last with what you know in advance: the loss starts near $\ln V$,
+# and it can't end below a certain floor.
 #
 # ## Overfit one batch · more
 #
-# That floor gives the second cheapest test: train on *one* small batch until it's known by heart. A model with a
-# hundred thousand weights must manage eight lines. If it can't, something is broken, and no amount of data will fix it.
+# That floor gives the second cheapest test: train on *one* small batch until the model knows it by heart. A model with
+# a hundred thousand weights must manage eight lines. If it can't, something is broken, and no amount of data will fix
+# it.
 #
 # ### Predict, then run: how low does the loss go? ({points}, difficulty 2, 3 minutes)
 #
@@ -1046,9 +1047,9 @@ for reach in (5, 8, 12):
     assert sum(right[f"counting {reach} back"]) > 2 * sum(right["counting 3 back"])
 
 # %% [markdown]
-# So it does: the model is right about half the time, far more often than if it always said *green*. Counting with three
-# characters in view has lost the colour, and does worse than always saying *green*. With a longer reach it's right far
-# more often, and at twelve characters it nearly catches up. On lines this short, a table can keep up with a
+# So it does: the model is right more than half the time, far more often than if it always said *green*. Counting with
+# three characters in view has lost the colour, and does worse than always saying *green*. With a longer reach it's
+# right far more often, and at twelve characters it nearly catches up. On lines this short, a table can keep up with a
 # transformer. We need a text on which it can't.
 #
 # ## Compare losses across tokenisers · more
@@ -1395,7 +1396,7 @@ assert silent == ["1", "2", "3"]
 # 2. The loss punishes a probability of 0 without limit, so a trained model gives a little to everything. Each such
 #    token is unlikely, but all of them together aren't, and after one of them the model has to go on from a text unlike
 #    anything it ever saw.
-# 3. Ask `lowest_loss([f"\n{line}\n" for line in colours[:kept]])`. The colour is a matter of chance, and so is which of
+# 3. Run `lowest_loss([f"\n{line}\n" for line in colours[:kept]])`. The colour is a matter of chance, and so is which of
 #    its names comes. A training loss below that number would be a bug.
 # 4. In a line of the list every character is both a question and an answer, and there's nothing else to learn from. In
 #    a date the characters of the question can't be predicted, apart from the spelling of July, and the answer doesn't

@@ -1146,8 +1146,8 @@ assert 1.2 < new_tokens / calls <= 5
 #
 # - Nearly all share keys in groups: LLaMA 3, Qwen, Mistral, Gemma. DeepSeek keeps one small vector for each token and
 #   computes keys and values from it again (multi-head latent attention, 2024).
-# - Windows are mixed: in Gemma 2 and gpt-oss every other layer has one, and those between see everything. Mistral 7B
-#   began with a window of 4096 in every layer, in a ring like yours.
+# - Windows are mixed: in Gemma 2 and gpt-oss every other layer has one, and the layers in between see everything.
+#   Mistral 7B began with a window of 4096 in every layer, in a ring like yours.
 # - Servers keep the caches of many conversations in pages of a few tokens, like an operating system's memory (vLLM,
 #   2023), share the pages of a common prompt, and store numbers in 8 or 4 bits.
 #

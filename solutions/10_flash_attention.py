@@ -816,9 +816,9 @@ for size in block_sizes:
     )
 
 # %% [markdown]
-# In Python each step costs a few microseconds, so tiny blocks drown in overhead. (Nor can you say here what is kept in
-# fast memory. A *kernel*, a program for the GPU itself, can. It uses blocks of 64 or 128 words, because that's what
-# fits.)
+# In Python each step costs a few microseconds, so tiny blocks drown in overhead. (And here you have no say in what's
+# kept in fast memory. A *kernel*, a program for the GPU itself, does. It uses blocks of 64 or 128 words, because that's
+# what fits.)
 #
 # **Your turn.** How long a text can you afford? Change `n` and `size` and run the cell. Before you do, work out what
 # `n` costs with the table. Try the 100,000 words with which this lesson began, in blocks of 1024: it takes a while, but

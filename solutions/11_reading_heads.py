@@ -1241,7 +1241,7 @@ assert right_on_repeats(model(probe), probe) > 0.92
 # | **C** | −1 | −2 | **−0.5** |
 #
 # A raises A the most. B raises A the most as well, so that isn't a copy. C lowers everything, but C the least, and
-# after a softmax that's what counts. Two rows of three copy, which makes a *copying score* of 0.67.
+# after a softmax that's what counts. Two of the three rows copy, which makes a *copying score* of 0.67.
 #
 # ### Exercise: what does a head write? ({points}, difficulty 4, 15 minutes)
 #

@@ -26,6 +26,28 @@ def test_the_whole_course_is_counted():
     assert tuple(map(int, found.groups())) == (len(graded), len(exercises()) - len(graded), sum(graded))
 
 
+def _minutes(said: str) -> int:
+    return sum(int(number) * (60 if unit == "hour" else 1) for number, unit in re.findall(r"(\d+) (hour|minute)", said))
+
+
+def _about(minutes: int) -> str:
+    hours, half = divmod(round(minutes / 30), 2)
+    return f"{hours}{' and a half' * half} hours"
+
+
+def test_the_hours_of_the_course_are_those_of_the_lessons_heads():
+    heads = [
+        path.read_text(encoding="utf-8").split("## ", 1)[0] for path in sorted((ROOT / "solutions").glob("[0-9]*.py"))
+    ]
+    core, everything = (
+        _about(sum(_minutes(said) for head in heads for said in re.findall(rf"\b{word} ([\d a-z]+)", head)))
+        for word in ("core", "everything")
+    )
+    assert f"Together the core takes about {core}." in (ROOT / "solutions/00_start_here.py").read_text(encoding="utf-8")
+    guide = (ROOT / "docs/instructors.md").read_text(encoding="utf-8")
+    assert f"The cores add up to about {core}, everything to {everything.removesuffix(' hours')}." in guide
+
+
 def test_the_verdict_it_shows_is_what_one_sees():
     shown = re.search(r"^(✗ attention_scores.*?)^```", README, re.MULTILINE | re.DOTALL)
     assert shown is not None
