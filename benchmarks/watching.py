@@ -28,7 +28,7 @@ from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.lesson_text.regions import solved_source
 
-from .measure import header, row
+from .measure import header, row, verdict
 
 SETTINGS = """c = get_config()
 c.CourseDirectory.course_id = "attention"
@@ -198,6 +198,7 @@ def main(
         worst,
         60 * students / last,
     )
+    verdict("seconds to an answer, one at a time, at worst", max(one.waits), 10)
     print(f"answered once each: {sorted(found.answered) == order}; feedback released: {found.released}")
     print(f"in the order of their arrival: {found.answered == order}; judged: {len(found.asked)}")
 

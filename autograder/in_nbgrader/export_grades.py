@@ -8,7 +8,9 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins import ExportPlugin
 
 from autograder.in_nbgrader.names import fault_of_name
-from autograder.in_nbgrader.status import status_of, submitted_students
+from autograder.in_nbgrader.status import Status, status_of, submitted_students
+from autograder.lesson_text.notebook import read_notebook
+from autograder.showing.errors import CourseError
 from autograder.showing.spreadsheet import write_rows
 
 COLUMNS = [
@@ -55,6 +57,8 @@ class CsvWithStatus(ExportPlugin):
 def row_of(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, known: Any) -> dict[str, Any]:
     """The columns of one student and lesson; no score where none was found."""
     status = status_of(gradebook, coursedir, assignment.name, student)
+    if status.kind == "graded" and has_other_points(coursedir, assignment, student):
+        status = Status("not graded", "the points have changed since it was judged: run `grade` again")
     row = {
         "assignment": assignment.name,
         "duedate": assignment.duedate,
@@ -78,3 +82,14 @@ def row_of(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, 
         row["late_submission_penalty"] = penalty
         row["score"] = max(0.0, submission.score - penalty)
     return row
+
+
+def has_other_points(coursedir: Any, assignment: Any, student: str) -> bool:
+    """True if the lesson has been released with other points since the submission was judged."""
+    now = {cell.name: cell.max_score for notebook in assignment.notebooks for cell in notebook.grade_cells}
+    folder = Path(coursedir.format_path(coursedir.autograded_directory, student, assignment.name))
+    try:
+        graded = [one.metadata.get("nbgrader", {}) for one in read_notebook(folder / f"{assignment.name}.ipynb").cells]
+    except CourseError:  # it is no notebook: `report` says so
+        return False
+    return any(now.get(cell.get("grade_id"), cell["points"]) != cell["points"] for cell in graded if "points" in cell)

@@ -23,6 +23,11 @@ def version_of_the_grader() -> str:
     return digest_of_program([library, *(grader / part for part in PARTS), *course.OTHERS])
 
 
+def is_up_to_date() -> bool:
+    """True if the program on disk is still the one that `version_of_the_grader` read first."""
+    return version_of_the_grader.__wrapped__() == version_of_the_grader()
+
+
 def digest_of_program(folders: Iterable[Path]) -> str:
     """A digest of the files of these folders, Python's version and the libraries'."""
     state = hashlib.sha256(platform.python_version().encode())

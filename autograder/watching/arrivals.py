@@ -34,6 +34,8 @@ class Attempt:
 class Arrivals(Protocol):
     """A place where attempts arrive."""
 
+    lessons: list[str]
+    """The lessons whose attempts are looked for."""
     submitted: Path
     """The folder in which the grader reads what was taken in."""
     keeps: bool

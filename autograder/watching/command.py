@@ -46,16 +46,17 @@ def watch(
     with alone(layout.course):
         layers = probe(sandbox)
         say(layers, err=True)
-        lessons = layout.gradable(())
+        lessons, refused = layout.gradable(()), set[str]()
         try:
             prepare(layout, tuple(lessons))
         except NotReleased as error:
             say(error, err=True)
-            lessons = [lesson for lesson in lessons if lesson not in error.why]
+            refused = {*error.why}
         nbgrader = NbgraderCourse(layout.course, submitted=None if folder is None else folder.resolve())
         arrivals = Exchange(nbgrader, lessons) if folder is None else Folder(folder.resolve(), lessons)
         how = How(layers=layers, workers=workers or len(os.sched_getaffinity(0)))
-        watching = Watch(layout, nbgrader, arrivals, how, most=attempts, say=lambda text: say(text))
+        released = {*lessons} - refused
+        watching = Watch(layout, nbgrader, arrivals, how, attempts, say=lambda text: say(text), released=released)
         say(f"Watching {shown(arrivals.inbound if isinstance(arrivals, Exchange) else arrivals.submitted)}")
         try:
             watching.forever()

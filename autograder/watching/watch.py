@@ -2,16 +2,18 @@
 
 import contextlib
 import html
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from autograder.building.build_course import NotReleased, prepare
 from autograder.grading.grade_course import Graded, How, Run
 from autograder.grading.workers import Crew
 from autograder.in_nbgrader.copying import copy_listed
 from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
-from autograder.judging.version import version_of_the_grader
+from autograder.judging.version import is_up_to_date, version_of_the_grader
 from autograder.lesson_text.layout import Layout
 from autograder.showing.errors import CourseError, NotGraded, first_line
 from autograder.showing.text import printable
@@ -23,6 +25,10 @@ ROUND = 4
 LOOK_SECONDS, PAUSE_SECONDS = 1.0, 5.0
 TRIES, AGAIN_SECONDS = 3, 60.0
 """The most tries for an attempt that failed by a fault of the grader's own, and the wait between them."""
+OUTDATED = (
+    "The grader has changed on disk since this watch began, which goes on with the old one: "
+    "stop it and start it again. `grade` will judge anew what it answers until then."
+)
 REASON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{lesson}</title>
 <h1>{lesson}</h1><p>This submission was not graded: {reason}.</p></html>
 """
@@ -30,7 +36,7 @@ REASON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{lesson}
 
 @dataclass
 class Trouble:
-    """An attempt that failed through a fault that isn't its own."""
+    """An attempt that failed through a fault that isn't its own, or a lesson that nbgrader refused to release."""
 
     tries: int
     since: float
@@ -46,6 +52,8 @@ class Watch:
     how: How
     most: int | None = None
     """The most attempts of a student that are judged in an hour."""
+    released: set[str] = field(default_factory=set)
+    """The lessons that can be graded; any other is prepared once an attempt at it comes."""
     say: Callable[[str], None] = print
     clock: Callable[[], float] = time.time
     troubles: dict[str, Trouble] = field(default_factory=dict)
@@ -54,7 +62,7 @@ class Watch:
         version_of_the_grader()  # read now: an update while this runs is not the program that judges
         self.journal = Journal(self.layout.course)
         self.crew: Crew | None = None
-        self.said = ""
+        self.said, self.outdated = "", False
 
     def forever(self) -> None:
         """Answer until the process is ended; anything that can't be done now is reported once, and tried again."""
@@ -80,16 +88,34 @@ class Watch:
     def round(self) -> int:
         """Answer waiting attempts, as many as the workers take at once; return how many are finished."""
         known = self.journal.keys if self.arrivals.keeps else {*self.journal.last.values()}
-        chosen = self._turn(self.arrivals.look(known))
+        made_since = self.layout.individual_assignments()
+        self.arrivals.lessons = sorted({*self.arrivals.lessons, *made_since})
+        chosen = self._turn([one for one in self.arrivals.look(known) if self._is_released(one.lesson)])
         judged = [attempt for attempt in chosen if self._is_taken(attempt)]
         if not judged:
             return len(chosen)
+        if not self.outdated and not is_up_to_date():
+            self.outdated = True
+            self.say(OUTDATED)
         try:
             graded = self._grade(judged)
         except BaseException:
             self.close()
             raise
         return sum(self._answer(attempt, graded[attempt.student, attempt.lesson]) for attempt in judged)
+
+    def _is_released(self, lesson: str) -> bool:
+        """Return whether nbgrader has the lesson; attempts at one that it refuses wait until it is asked again."""
+        if lesson not in self.released and self._is_due(lesson):
+            try:
+                prepare(self.layout, (lesson,))
+            except NotReleased as error:
+                if lesson not in self.troubles:
+                    self.say(f"{error} What is handed in waits until then.")
+                self.troubles[lesson] = Trouble(1, time.monotonic())
+            else:
+                self.released.add(lesson)
+        return lesson in self.released
 
     def _turn(self, waiting: list[Attempt]) -> list[Attempt]:
         """Choose whose turn it is: the earliest attempt of each student who may be judged now.
@@ -108,14 +134,17 @@ class Watch:
                 last[attempt.student, attempt.lesson] = attempt
             else:
                 chosen.setdefault(attempt.student, attempt)
-        return [attempt for attempt in chosen.values() if self._is_due(attempt)][: ROUND * self.how.workers]
+        return [attempt for attempt in chosen.values() if self._is_due(attempt.key)][: ROUND * self.how.workers]
 
-    def _is_due(self, attempt: Attempt) -> bool:
-        trouble = self.troubles.get(attempt.key)
+    def _is_due(self, key: str) -> bool:
+        trouble = self.troubles.get(key)
         return trouble is None or time.monotonic() - trouble.since >= AGAIN_SECONDS * trouble.tries
 
     def _is_taken(self, attempt: Attempt) -> bool:
-        if why := self.arrivals.take(attempt):
+        why = self.arrivals.take(attempt)
+        if not os.path.lexists(attempt.place):  # it has vanished since the look; the next one tells whether it is back
+            return False
+        if why:
             self._note(attempt, "refused", f"no submission: {why}")
         return not why
 
@@ -133,6 +162,8 @@ class Watch:
 
     def _answer(self, attempt: Attempt, graded: Graded) -> bool:
         """Write and release the feedback, then note it; return whether the attempt is done with."""
+        if graded.problem and not os.path.lexists(attempt.place):  # it vanished while it was read
+            return False
         if graded.fault:
             return self._failed(attempt, graded.problem or "a fault of the grader's own")
         try:

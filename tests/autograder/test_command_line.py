@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 from tiny_course import EXERCISES, POINTS, RIGHT, TINY, Class, tiny_text
 
+from attnlib.checks import course
+from attnlib.checks.course import places
 from autograder import __main__ as command_line
 from autograder.building.build_course import build
 from autograder.grading.grade_course import Graded, How, grade
@@ -33,6 +35,16 @@ def refusal(result) -> str:
     assert "Traceback" not in result.output
     (sentence,) = result.stderr.strip().splitlines()
     return sentence
+
+
+def test_a_lesson_with_the_name_of_another_is_one_sentence(command, layout, monkeypatch, tmp_path):
+    theirs = tmp_path / "theirs"
+    shutil.copytree(layout.solutions, theirs / "solutions")
+    monkeypatch.setenv(places.VARIABLE, str(theirs))
+    monkeypatch.setattr(course, "OTHERS", [theirs / "my_course"])
+    texts = [folder / "solutions" / f"{TINY}.py" for folder in (layout.solutions.parent, theirs)]
+    said = "Two lessons are called {}: {} and {}.".format(TINY, *texts)
+    assert [refusal(command(name)) for name in ("build", "prepare")] == [said, said]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["build", "--help"], ["prepare", "--help"], ["grade", "--help"]])

@@ -271,12 +271,22 @@ def test_nbgrader_s_own_command_grades_it_alike(made, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
-def test_a_watch_answers_it_as_a_lesson(made, tmp_path, monkeypatch):
+@pytest.mark.parametrize("made_at", ["before", "while it runs"])
+def test_a_watch_answers_it_as_a_lesson(made, tmp_path, monkeypatch, made_at):
     layout = dataclasses.replace(made, course=tmp_path / "course")
     shutil.copytree(made.course, layout.course)
     hand_in(layout, "ada", bugs_of(layout, NAME)["ada"])
     monkeypatch.setattr(build_course, "prepare", lambda *_: [])  # of all lessons
-    monkeypatch.setattr(Watch, "forever", lambda watch: [*watch.arrivals.look(set()), watch.round()])
+    notebooks = layout.course / "individual"
+    if made_at == "while it runs":
+        notebooks = notebooks.rename(tmp_path / "made later")
+
+    def forever(watch: Watch) -> None:
+        notebooks.rename(layout.course / "individual")
+        for _ in range(2):
+            watch.round()
+
+    monkeypatch.setattr(Watch, "forever", forever)
     done = CliRunner().invoke(main, ["watch", str(layout.course / "submitted"), "--course", str(layout.course)])
     assert f"ada {NAME}: judged: {3 * COUNT} of {3 * COUNT} points" in done.output
     assert (layout.course / "feedback" / "ada" / NAME / f"{NAME}.html").is_file()

@@ -1,18 +1,22 @@
 """A watch beside others, and the order of its answers: what was handed in last is what stays."""
 
+import dataclasses
 import errno
+import shutil
 import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from test_watch import StandIn, exchange, judged, settle, watch  # noqa: F401
+from test_watch import StandIn, exchange, judged, make, settle, watch  # noqa: F401
 from tiny_course import POINTS, RIGHT, TINY, Class
 
 from autograder.__main__ import main
+from autograder.building import build_course
 from autograder.grading.grade_course import How
 from autograder.in_nbgrader.course_files import alone
+from autograder.judging import version
 from autograder.sandbox.probe import probe
 from autograder.watching import watch as watching
 from autograder.watching.arrivals import Attempt, Exchange
@@ -61,14 +65,26 @@ def test_a_gradebook_that_somebody_else_holds_is_said_once_and_tried_again(klass
     assert "judged: 5 of 5 points" in lines[1]
 
 
-def test_a_grade_beside_a_watch_is_refused(klass):
+@pytest.mark.parametrize("command", ["grade", "watch"])
+def test_a_grade_or_a_second_watch_beside_a_watch_is_refused(klass, command):
     """It would enter what it had read before the watch took the student's next attempt, and that would stay."""
     klass.submit("a", RIGHT)
     with alone(klass.layout.course):
-        done = CliRunner().invoke(main, ["grade", "--sandbox", "none", "--course", str(klass.layout.course)])
+        done = CliRunner().invoke(main, [command, "--sandbox", "none", "--course", str(klass.layout.course)])
     assert done.exit_code == 1
     assert "watched already, by process" in done.output
     assert "a" not in [one.id for one in klass.course.gradebook().students]
+
+
+def test_the_command_hands_its_options_on(klass, monkeypatch):
+    found: list[Watch] = []
+    monkeypatch.setattr(build_course, "prepare", lambda *_: [])  # of all lessons
+    monkeypatch.setattr(Watch, "forever", lambda one: found.extend([one]))
+    options = ["--attempts", "3", "--workers", "2", "--sandbox", "none", "--course", str(klass.layout.course)]
+    klass.submitted.mkdir()
+    done = CliRunner().invoke(main, ["watch", str(klass.submitted), *options])
+    assert (done.exit_code, [(one.most, one.how.workers) for one in found]) == (0, [(3, 2)])
+    assert found[0].released == {*found[0].arrivals.lessons}
 
 
 def test_who_goes_back_to_an_earlier_answer_is_answered_again(klass, watch):  # noqa: F811
@@ -132,3 +148,36 @@ def test_who_hands_in_what_cannot_be_read_is_told_why(klass, watch):  # noqa: F8
     assert judged(watch) == ["a", "a"]
     page = (klass.layout.course / "feedback" / "a" / TINY / f"{TINY}.html").read_text(encoding="utf-8")
     assert f"This submission was not graded: {TINY}.ipynb is a link" in page
+
+
+def test_hand_ins_of_a_lesson_that_nbgrader_refuses_wait_until_it_is_released(klass, watch, tmp_path, monkeypatch):  # noqa: F811
+    klass.submit("a", RIGHT)
+    settle(watch)
+    klass.layout = dataclasses.replace(klass.layout, solutions=tmp_path / "newer")
+    shutil.copytree(watch.layout.solutions, klass.layout.solutions)
+    text = klass.layout.text(TINY)
+    before = text.read_text(encoding="utf-8")
+    text.write_text(before.partition("# %% [markdown]\n# ### Exercise")[0], encoding="utf-8")
+    later = make(klass)
+    klass.submit("b", RIGHT)
+    for _ in range(2):
+        assert settle(later) == 0
+    (refused,) = later.lines
+    assert "The grades stay" in refused
+    assert refused.endswith("What is handed in waits until then.")
+    text.write_text(before, encoding="utf-8")
+    assert settle(later) == 0  # it asks once in a while
+    monkeypatch.setattr(watching, "AGAIN_SECONDS", 0.0)
+    assert settle(later) == 1
+    assert judged(later) == ["a", "b"]
+
+
+def test_a_watch_says_once_that_the_grader_has_changed(klass, watch, monkeypatch):  # noqa: F811
+    with monkeypatch.context() as updated:
+        updated.setattr(version, "digest_of_program", lambda _: "updated")
+        for student in "ab":
+            klass.submit(student, RIGHT)
+            assert settle(watch) == 1
+    assert judged(watch) == ["a", "b"]
+    assert watch.lines[0] == watching.OUTDATED
+    assert watch.lines.count(watching.OUTDATED) == 1

@@ -15,6 +15,7 @@ from autograder.grading import grade_course
 from autograder.grading.grade_course import Graded, How, grade
 from autograder.grading.table import grading_tables
 from autograder.in_nbgrader.course_files import course_seed
+from autograder.in_nbgrader.export_grades import row_of
 from autograder.in_nbgrader.handed_in import record_all_received, time_of
 from autograder.in_nbgrader.names import LONGEST
 from autograder.in_nbgrader.record_failures import reason_file
@@ -272,3 +273,7 @@ def test_the_report_counts_a_verdict_by_the_points_it_was_given_for(klass):
     assert {mark.exercise: (mark.points, mark.max_points) for mark in found.attempts} == {
         name: (points, points) for name, points in POINTS.items()
     }
+    with klass.course.gradebook() as book:
+        row = row_of(book, klass.course.directory, book.find_assignment(TINY), "ann", None)
+    assert row.get("score") is None
+    assert row["status"] == "not graded: the points have changed since it was judged: run `grade` again"
