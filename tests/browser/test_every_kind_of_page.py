@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from test_site_in_browser import BLANK, SITE, _built, site  # noqa: F401  # fixtures
+from test_site_in_browser import BLANK, DRAWN, SITE, _built, site  # noqa: F401  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -24,7 +24,6 @@ KINDS = {
     "symptom": "mistakes/symptom-not_a_number.html",
     "search": "search.html?q=softmax",
 }
-DRAWN = "() => !window.MathJax?.Hub || !document.querySelector('.math') || document.querySelector('.math .MathJax')"
 FOUND = "() => !document.getElementById('search-results') || document.querySelector('#search-results li')"
 
 

@@ -107,8 +107,9 @@ def test_no_page_complains_or_is_wider_than_the_screen(page, site, size):
 
 RAW = """() => [...document.querySelectorAll('.math')]
     .map(each => each.textContent).filter(text => /\\\\[([]/.test(text))"""
-DRAWN = """() => [...document.querySelectorAll('.math')].every(
-    each => each.querySelector('.MathJax, .MathJax_Display') && !each.querySelector('.MathJax_Error, .merror'))"""
+DRAWN = """() => [...document.querySelectorAll('article .math.notranslate')].every(each =>
+    each.querySelector('.MathJax, .MathJax_Display')
+    && !each.querySelector('[class*=MathJax_Process], .MathJax_Error, .merror'))"""
 
 
 def test_every_formula_is_drawn(page, site):
@@ -118,8 +119,37 @@ def test_every_formula_is_drawn(page, site):
             page.goto(f"{site}{name}", wait_until="load")
             page.wait_for_function(DRAWN)
             assert page.evaluate(RAW) == []
-            found += page.locator(".math").count()
+            found += page.locator("article .math.notranslate").count()
     assert found > 900
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_formula_is_broken_in_a_table(page, site, size):
+    """There MathJax would break it at every operator; a table that is too wide for a phone scrolls in its frame."""
+    page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
+    for name in (name for name in PAGES if name.startswith(("notebooks/00", "notebooks/10"))):
+        page.goto(f"{site}{name}", wait_until="load")
+        page.wait_for_function(DRAWN)
+        assert page.locator("article td .MathJax").count() > 15
+        assert page.locator("article :is(td, th) .MathJax_FullWidth").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
+
+
+def test_a_line_as_wide_as_the_notebooks_fits_into_code_and_output(page, site):
+    page.set_viewport_size(dict(zip(("width", "height"), SIZES["desktop"], strict=True)))
+    (name,) = (name for name in PAGES if name.startswith("notebooks/02"))
+    page.goto(f"{site}{name}")
+    widened = "all => { all[0].textContent = 'x'.repeat(88); return all[0].scrollWidth - all[0].clientWidth; }"
+    for kind in ("cell_input", "cell_output"):
+        assert (kind, page.locator(f"article .{kind} pre:visible").evaluate_all(widened)) == (kind, 0)
+
+
+def test_nothing_that_a_cell_prints_is_cut_off_on_a_desktop(page, site):
+    page.set_viewport_size(dict(zip(("width", "height"), SIZES["desktop"], strict=True)))
+    cut = "all => all.filter(it => it.scrollWidth > it.clientWidth).map(it => it.textContent.slice(0, 60))"
+    for name in (name for name in PAGES if name.startswith("notebooks/")):
+        page.goto(f"{site}{name}", wait_until="domcontentloaded")
+        assert (name, page.locator("article .cell_output pre").evaluate_all(cut)) == (name, [])
 
 
 def test_search_finds_a_lesson_and_the_page_turns_dark(page, site):
@@ -214,6 +244,23 @@ def test_an_excerpt_of_the_search_is_of_the_page_s_own_text(page, site):
     excerpts = page.locator("#search-results li p.context").all_inner_texts()
     assert [text for text in excerpts if "Light Dark" in text] == []  # the theme's buttons
     assert any("softmax" in text.lower() for text in excerpts)
+
+
+def test_an_excerpt_of_the_search_has_its_formulas_as_one_types_them(page, site):
+    page.goto(f"{site}search.html?q=softmax")
+    page.locator("#search-results li p.context").nth(20).wait_for()
+    excerpts = page.locator("#search-results li p.context").all_inner_texts()
+    assert [text for text in excerpts if re.search(r"\\\(|\\\)|\\(cdot|frac|mathrm|sqrt|text)\b", text)] == []
+    formulas = {
+        r"\(w_j\)": "w_j",
+        r"\(Q K^\top / \sqrt{d_k}\)": "Q K^T / √d_k",
+        r"\(\mathrm{softmax}(s)\, V \approx e^{s_j - m}\)": "softmax(s)  V ≈ e^(s_j - m)",
+        r"\(\frac12\)": "…",
+    }
+    read = "formula => Search.htmlToText(`<article><p>a <span class='math'>${formula}</span> b</p></article>`)"
+    assert {formula: page.evaluate(read, formula) for formula in formulas} == {
+        formula: f"a {text} b" for formula, text in formulas.items()
+    }
 
 
 def test_no_page_of_the_gallery_is_heavy():
