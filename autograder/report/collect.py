@@ -11,10 +11,11 @@ from autograder.grading.results import Result, results_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.record_failures import reason_file
 from autograder.in_nbgrader.status import Status, status_of, submitted_students
+from autograder.judging.intake.bounded import bounded
 from autograder.judging.verdict import reports
 from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.notebook import read_notebook
-from autograder.showing.errors import CourseError
+from autograder.showing.errors import CourseError, NotGraded
 from autograder.showing.text import printable
 
 Step = Callable[[int, int], None]
@@ -97,10 +98,11 @@ def _read(course: NbgraderCourse, gradebook: Gradebook, lesson: str, student: st
     scores = {grade.name: grade.score for grade in notebook.grades}
     answers = [cell.name for cell in notebook.notebook.solution_cells]
     try:
-        results = results_of(course, student, lesson, scores, answers)
-        folder = course.path(course.directory.autograded_directory, student, lesson)
-        said = reports(read_notebook(folder / f"{lesson}.ipynb"))
-    except CourseError as error:
+        with bounded():
+            results = results_of(course, student, lesson, scores, answers)
+            folder = course.path(course.directory.autograded_directory, student, lesson)
+            said = reports(read_notebook(folder / f"{lesson}.ipynb"))
+    except (CourseError, NotGraded) as error:
         return Submission(student, lesson, problem=str(error).rstrip("."))
     return Submission(student, lesson, attempts=_attempts(results, said))
 

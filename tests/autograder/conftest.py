@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # this folder is called autograder, too: the package must be found first
 
+import unbounded  # noqa: E402
 from tiny_course import TINY, Class, make_layout  # noqa: E402
 
 from autograder.building.build_course import prepare  # noqa: E402
@@ -34,6 +35,16 @@ def _kernels_find_this_checkout():
         del os.environ["PYTHONPATH"]
     else:
         os.environ["PYTHONPATH"] = before
+
+
+@pytest.fixture(autouse=True)
+def _what_reads_a_submission_is_bounded():
+    """Whatever a test is about, no line of the grader reads a student's file with all of the machine's memory."""
+    unbounded.watch()
+    yield
+    found = [*unbounded.READ]
+    unbounded.READ.clear()
+    assert not found
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from tiny_course import RIGHT, TINY
 from autograder.grading import entering, grade_course
 from autograder.grading.grade_course import How, grade
 from autograder.judging import submission
+from autograder.judging.intake import folder
 from autograder.judging.submission import Judged, Task, judge_task
 from autograder.sandbox.probe import probe
 
@@ -30,13 +31,12 @@ def graded(klass):
 
 def test_taken_in_with_too_little_memory(three, monkeypatch):
     """It is no fault of the grader's, and the next run tries again."""
-    collect, asked = grade_course.collect, []
+    read = folder.read_regular
 
-    def hungry(folder, lesson):
-        asked.append(folder.parent.name)
-        return bytes(1 << 60) if asked[-1] == "b" else collect(folder, lesson)
+    def hungry(path, *about):
+        return bytes(1 << 60) if path.parents[1].name == "b" else read(path, *about)
 
-    monkeypatch.setattr(grade_course, "collect", hungry)
+    monkeypatch.setattr(folder, "read_regular", hungry)
     for _ in range(2):
         found = graded(three)
         assert found["a"].problem == found["c"].problem == "not graded: not judged"

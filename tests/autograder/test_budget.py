@@ -12,12 +12,15 @@ from attnlib.checks.asking.time_limits import TimeLimits
 from autograder.grading import workers
 from autograder.grading.workers import judge_all
 from autograder.judging import budget
+from autograder.judging.budget import Budget
 from autograder.judging.judge import Judge
+from autograder.judging.retries import Run
 from autograder.judging.settle import settle
 from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.assignment import Assignment
 from autograder.sandbox.inside.wire import MOST_TENSORS, MOST_VALUES, BadMessage, decode, encode
 from autograder.sandbox.probe import probe
+from autograder.sandbox.process import Sandbox
 from autograder.sandbox.template import Died
 from autograder.showing.errors import NotGraded
 
@@ -39,6 +42,31 @@ class Greedy:
 
     def close(self):
         pass
+
+
+@pytest.mark.slow
+def test_each_process_that_runs_for_a_submission_is_in_its_budget(released, source, monkeypatch):
+    """Also one that shows a demonstration's numbers, or explains a mistake."""
+    layers, forked, counted = probe(), [], []
+    fork, counting = Sandbox.fork, Budget.counting
+
+    def noted(*about, **more):
+        forked.append(fork(*about, **more))
+        return forked[-1]
+
+    monkeypatch.setattr(Sandbox, "fork", noted)
+    monkeypatch.setattr(Budget, "counting", lambda budget, child: counted.append(child) or counting(budget, child))
+    cell(released, "pairwise_dot").source = RIGHT["pairwise_dot"] + " * 2"
+    assignment = Assignment(TINY, source)
+    with Sandbox(layers) as sandbox:
+        judge = Judge(sandbox)
+        judge.verdicts(settle(released, assignment.released), assignment)
+        assert 0.0 < judge.explainer.spent < judge.budget.spent
+        before, demonstration = judge.budget.spent, {"name": "a", "role": "given", "source": "n = sum(range(10**6))"}
+        shown = judge._shown(Run([demonstration], [], show=("a",)), frozenset(), frozenset())
+        assert shown["a"] == {"n": 499999500000}
+        assert judge.budget.spent > before
+    assert {*counted} == {*forked}
 
 
 @pytest.fixture

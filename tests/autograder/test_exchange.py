@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import shutil
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from autograder.in_nbgrader import exchange as collecting
 from autograder.in_nbgrader.copying import Copy
 from autograder.in_nbgrader.handed_in import time_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.judging.intake.folder import MOST_BYTES
 from autograder.judging.intake.timestamp import weighed
 from autograder.showing.errors import CourseError
 from autograder.watching.arrivals import Attempt
@@ -99,6 +101,18 @@ def test_a_submission_that_cannot_be_collected_replaces_none(exchange, tmp_path)
     submit(tmp_path, "adam", {f"{TINY}.ipynb": "adam's " * 1000}, time="2026-02-02 03:04:05 UTC")
     exchange.factory.Collect(coursedir=exchange.directory).start()
     assert collected(exchange) == {f"adam/{TINY}/{TINY}.ipynb": "adam's"}
+
+
+def test_of_a_large_file_no_more_is_read_than_is_graded(exchange, tmp_path, caplog):
+    place = submit(tmp_path, "adam", {f"{TINY}.ipynb": "adam's", "large.csv": ""})
+    os.truncate(place / "large.csv", 4 << 30)
+    tracemalloc.start()
+    exchange.factory.Collect(coursedir=exchange.directory).start()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert collected(exchange) == {f"adam/{TINY}/{TINY}.ipynb": "adam's"}
+    assert "large.csv: it has more than 32 MB" in caplog.text
+    assert most < 3 * MOST_BYTES
 
 
 @pytest.mark.parametrize("into", ["copy", f".{TINY}.new"], ids=["in TMPDIR", "in the course"])

@@ -115,14 +115,13 @@ class World:
             pass
         else:
             return False
-        files = (
-            {path.name: path.stat().st_mode & 0o700 for path in self.folder.iterdir()} if self.folder.exists() else {}
-        )
-        told = self.folder.exists() and files == {"notes.txt": 0o600} and self.folder.stat().st_mode & 0o700 == 0o700
+        if not self.folder.exists() or self.folder.stat().st_mode & 0o700 != 0o700:  # only root could look into it
+            return False
+        files = {path.name: path.stat().st_mode & 0o700 for path in self.folder.iterdir()}
         numbers = [*self.numbers, *self.shared, *torch.from_numpy(np.fromfile(self.mapped.filename, np.float32))]
         kept = not self.kept and not any(map(bool, numbers)) and vars(self.thing) == {"name": "mine"}
         return (
-            told
+            files == {"notes.txt": 0o600}
             and (self.folder / "notes.txt").read_bytes() == b"weeks of work"
             and kept
             and not RECEIVED

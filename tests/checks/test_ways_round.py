@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import io
 import itertools
+import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -110,6 +111,74 @@ def test_other_libraries_are_not_to_be_imported_while_an_answer_runs(attempt, mo
 def test_what_the_kernel_has_imported_before_is_known_by_its_names_in_python() -> None:
     importlib.import_module("scipy.special")
     assert "calls scipy.special._logsumexp.softmax" in words(run("softmax", hide(Detour.apply)).message)
+
+
+@pytest.mark.parametrize("library", ELSEWHERE)
+def test_no_library_of_the_kind_is_to_be_imported_whether_installed_or_not(library, tmp_path, monkeypatch) -> None:
+    """Each stands for itself here: its softmax has no name that tells what it is."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / f"{library}.py").write_text(
+        "def f(s):\n    e = (s - s.amax(-1, keepdim=True)).exp()\n    return e / e.sum(-1, keepdim=True)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    report = run("softmax", hide(lambda s: by_name(library).f(s)))
+    assert report.points == 0
+    assert f"{library} is not available: this exercise asks you to do without" in words(report.message)
+    sys.modules.pop(library, None)  # what describes the error afterwards, for no points, has called it once more
+
+
+def transformers_softmax(s):
+    module = "transformers.pipelines.text_classification"
+    return torch.from_numpy(sys.modules[module].softmax(s.detach().numpy()))
+
+
+def transformers_norm(x, gain, bias):
+    norm = sys.modules["transformers.models.deberta.modeling_deberta"].DebertaLayerNorm(x.shape[-1])
+    norm.weight.data, norm.bias.data = gain, bias
+    return norm(x)
+
+
+def transformers_attention(q, k, v):
+    attend = sys.modules["transformers.models.bert.modeling_bert"].eager_attention_forward
+    return attend(torch.nn.Module(), q[:, None], k[:, None], v[:, None], None, scaling=q.shape[-1] ** -0.5)[0][:, :, 0]
+
+
+def dask_einsum(x, y, pattern):
+    found = sys.modules["dask.array"].einsum(pattern.replace(" ", ""), x.detach().numpy(), y.detach().numpy())
+    return torch.from_numpy(np.asarray(found.compute(scheduler="sync")))
+
+
+def dask_tensordot(x, y, pattern):
+    found = sys.modules["dask.array"].tensordot(x.detach().numpy(), y.detach().numpy(), 1)
+    return torch.from_numpy(np.asarray(found.compute(scheduler="sync")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("exercise", "library", "attempt", "named"),
+    [
+        ("softmax", "transformers.pipelines.text_classification", transformers_softmax, "softmax"),
+        ("layer_norm", "transformers.models.deberta.modeling_deberta", transformers_norm, "DebertaLayerNorm"),
+        (
+            "scaled_dot_product_attention",
+            "transformers.models.bert.modeling_bert",
+            transformers_attention,
+            "eager_attention_forward",
+        ),
+        ("little_einsum", "dask.array", dask_einsum, "einsum"),
+        ("little_einsum", "dask.array", dask_tensordot, "tensordot"),
+    ],
+)
+def test_what_other_libraries_have_in_python_is_known_by_its_name(exercise, library, attempt, named) -> None:
+    """Of all that is installed for this course, these have such functions beside SciPy, scikit-learn and NumPy."""
+    pytest.importorskip(library)
+    report = run(exercise, hide(attempt))
+    assert report.points == 0
+    assert re.search(
+        rf"calls {library.partition('.')[0]}\.[\w.]*\b{named}\b[\w.]*, which this exercise asks you",
+        words(report.message),
+    )
 
 
 def in_a_bare_thread(s):

@@ -6,6 +6,7 @@ What is read is bounded before it is read. This is for attacks that work in spit
 import resource
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,12 @@ from autograder.judging.budget import OutOfTime, Passing
 MEMORY_BYTES = 4 << 30
 """The most a process may ask for beyond what it has; the largest notebook that is allowed takes a quarter."""
 STATE = Path("/proc/self/statm")
+READING = threading.RLock()
+"""The bounds are the whole process's: of several threads, one reads at a time, and finds them as they were."""
+
+
+class _Late(BaseException):
+    """No `except` inside takes it for a fault of one file."""
 
 
 class OutOfMemory(Passing):
@@ -37,23 +44,29 @@ def bound_memory() -> tuple[int, int]:
 def bounded(seconds: float | None = None) -> Iterator[None]:
     """Bound memory and, in a process's main thread, time; Passing names the one that was exceeded.
 
-    The time is that of `TimeLimits.intake_wall`, unless it is given.
+    The time is that of `TimeLimits.intake_wall`, unless it is given; within another bound, that one holds as well.
     """
     seconds = here().intake_wall if seconds is None else seconds
 
     def out_of_time(*_: Any) -> None:
-        raise OutOfTime(f"it could not be read within {seconds:.3g} seconds")
+        raise _Late
 
-    memory, in_main = bound_memory(), threading.current_thread() is threading.main_thread()
-    try:
-        if in_main:
-            previous = signal.signal(signal.SIGALRM, out_of_time)
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-        yield
-    except MemoryError:
-        raise OutOfMemory(f"it could not be read in {MEMORY_BYTES >> 30} GB of memory") from None
-    finally:
-        if in_main:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, previous)
-        resource.setrlimit(resource.RLIMIT_AS, memory)
+    with READING:
+        memory, in_main = bound_memory(), threading.current_thread() is threading.main_thread()
+        began, left = time.monotonic(), signal.getitimer(signal.ITIMER_REAL)[0]
+        try:
+            if in_main:
+                previous = signal.signal(signal.SIGALRM, out_of_time)
+                signal.setitimer(signal.ITIMER_REAL, min(seconds, left or seconds))
+            yield
+        except MemoryError:
+            raise OutOfMemory(f"it could not be read in {MEMORY_BYTES >> 30} GB of memory") from None
+        except _Late:
+            raise OutOfTime(f"it could not be read within {seconds:.3g} seconds") from None
+        finally:
+            if in_main:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, previous)
+                if left:
+                    signal.setitimer(signal.ITIMER_REAL, max(left - time.monotonic() + began, 0.001))
+            resource.setrlimit(resource.RLIMIT_AS, memory)

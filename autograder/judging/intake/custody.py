@@ -14,6 +14,7 @@ from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_notebook
 
 from autograder.judging.intake.archives import Member, Room, Unfit, zip_members
+from autograder.judging.intake.bounded import bounded
 from autograder.judging.intake.folder import (
     MOST_BYTES,
     MOST_BYTES_BESIDE,
@@ -47,6 +48,7 @@ class TakenIn:
     beside: dict[str, bytes] = field(default_factory=dict)
 
 
+@bounded()
 def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = ()) -> TakenIn:
     """Find the notebook among a submission's files.
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from autograder.judging.intake.bounded import bounded
 from autograder.showing.errors import NotGraded
 from autograder.showing.text import printable
 
@@ -52,6 +53,7 @@ class _Reading:
             self.changed = max(self.changed, min(changed, FAR_FUTURE))
 
 
+@bounded()
 def collect(folder: Path, lesson: str) -> HandedIn:
     """The files in a submission's folder, LESSON.ipynb first; NotGraded if that one cannot be read.
 
