@@ -1195,7 +1195,8 @@ for model, scale in ((writer, 1.0), (guesser, 0.0)):
 #
 # - `model(memory, ids)` takes a memory `(b, k, d)` and characters `(b, n)`, and returns logits `(b, n, vocab)`. Those
 #   at position $i$ are for the character that follows the first $i + 1$ of `ids`.
-# - For the model, every text begins with `start_id`. The result leaves it out.
+# - For the model, every text begins with `start_id`, which may be the same number as `stop_id`. The result leaves it
+#   out.
 # - Append the likeliest character, and ask again. (This is called *greedy* decoding. Lesson 08 draws at random.)
 # - A text ends with its first `stop_id`. While others go on, it's padded with `stop_id`. Once all have ended, the loop
 #   ends. No text has more than `longest` characters, its `stop_id` included.

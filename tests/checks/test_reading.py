@@ -152,6 +152,7 @@ def test_what_is_never_used_is_a_hint(exercise: str, source: str, name: str) -> 
     ("exercise", "source", "unused"),
     [
         ("packed_causal", "def packed_causal(ids):\n    return torch.ones(2, 3, 3), torch.zeros(2, 3)\n", True),
+        ("ov_circuit", "def ov_circuit(model, layer, head):\n    return model.layers[layer].w_v.weight[:4].T\n", True),
         ("split_heads", "def split_heads(x, heads):\n    return x.unflatten(-1, (3, -1)).transpose(1, 2)\n", True),
         ("causal_mask", "def causal_mask(q, k, window=None):\n    return torch.ones(q, q).tril().bool()\n", True),
     ],

@@ -17,6 +17,7 @@ EXAMPLES = [
     ("The gradient stops", "@torch.no_grad()\ndef f(x):\n    return x", "def f(x):\n    return x"),
     ("A Python number", "y.append(x.item())", "y.append(x)"),
     ("A dtype written", "y = x.float() @ k", "y = x @ k"),
+    ("A dtype written", "x = x.float()", "pass"),
     ("A dtype written", "y = torch.tensor(d, dtype=torch.float64)", "y = torch.tensor(d)"),
     ("A dtype written", "y = x.sum(dtype=torch.float32)", "y = x.sum()"),
     ("A new tensor", "y = torch.zeros(3)", "y = torch.zeros(3, device=x.device)"),
@@ -52,6 +53,7 @@ EXAMPLES = [
     ("Broadcasting lines shapes up", "y = x * k", "y = x * k.unsqueeze(1)"),
     ("Broadcasting lines shapes up", "y = x * k", "y = (x * k).squeeze(-1)"),
     ("A sum keeps what it has", "y = 0\ny = x * k", "y = 0\ny = y + x * k"),
+    ("A sum keeps what it has", "y = x * k", "y = x + k"),
     ("A nonlinearity", "y = F.relu(x)", "y = x"),
     ("Scores, probabilities", "y = x.softmax(dim=-1)", "y = x"),
     ("Dropout makes", "y = F.dropout(x)", "y = x"),
@@ -63,6 +65,7 @@ EXAMPLES = [
     ("A factor in an index", "y = x[: 2 * n]", "y = x[:n]"),
     ("A transpose makes columns", "return k, x", "return k, x.mT"),
     ("A term too many", "y = x + 1", "y = x"),
+    ("A term too many", "y = x.topk(n + 1)", "y = x.topk(n)"),
     ("True means", "y = x.masked_fill(mask, d)", "y = x.masked_fill(~mask, d)"),
     ("True means", "y = x.where(~allowed, d)", "y = x.where(allowed, d)"),
     ("Conditions go wrong", "y = x < k", "y = x <= k"),
@@ -111,7 +114,15 @@ def test_a_change_is_told_with_its_reason(text: str, wrong: str, right: str) -> 
     assert any(reason.startswith(text) for reason in reasons), reasons
 
 
-@pytest.mark.parametrize(("wrong", "right"), [("y = x", "y = -x"), ("y = max(1, d)", "y = max(0, d)")])
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("y = x", "y = -x"),
+        ("y = max(1, d)", "y = max(0, d)"),
+        ("return x.tril().bool()", "pass"),  # the whole table goes, and not its dtype
+        ("x = (x @ k).detach()", "pass"),
+    ],
+)
 def test_a_change_of_which_nothing_more_is_true_has_no_reason(wrong: str, right: str) -> None:
     assert told(wrong, right) == {""}
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
+from attnlib.checks.asking.given import made
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.naming.syntax import is_unwritten, names_read
@@ -44,7 +45,7 @@ def may_be_left_out(exercise: Exercise, place: int) -> bool:
 def _follows_from_the_others(exercise: Exercise, place: int) -> bool:
     """True if the reference refuses every other number for it."""
     for case in (c for c in exercise.cases if not c.raises):
-        inputs = case.inputs(Draw(exercise.name, dtype=case.dtype))
+        inputs = made(case.inputs(Draw(exercise.name, dtype=case.dtype)))
         if place >= len(inputs) or type(inputs[place]) is not int:
             return False
         for other in {*range(1, 2 * inputs[place] + 2)} - {inputs[place]}:

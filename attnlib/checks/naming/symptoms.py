@@ -87,7 +87,7 @@ def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconce
     plain = [t for t in exact if t.case.probe is None and t.case.dtype != torch.float16]
     if 2 * sum(t.got.failure is not None for t in wrong) > len(wrong):
         return None  # the exception says more than the few numbers that came
-    pairs = [pair for t in plain or wrong if (pair := _compared(t)) is not None]
+    pairs = [pair for t in plain or wrong if not t.case.measures and (pair := _compared(t)) is not None]
     agreeing = [digits(want, have) for want, have, _ in pairs]
     dtype = any(_is_of_dtype(t) for _, _, t in pairs)
     if dtype and min(agreeing) >= 4:

@@ -132,6 +132,12 @@ def rounded(numbers: Any) -> Any:
     return round(numbers, 4) if isinstance(numbers, float) else numbers
 
 
+def given(name: str, value: object) -> str:
+    """An input of an example as a caller writes it: a table too wide for one line in a line for each row."""
+    line = f"{name} = {rounded(value.tolist()) if isinstance(value, Tensor) else value}"
+    return line if len(line) <= 100 else line.replace("], [", f"],\n{' ' * len(name)}    [")
+
+
 def rows_of(matrix: Tensor) -> list[str]:
     """A matrix with two digits behind the point, a line for each row."""
     rows = matrix.reshape(1, -1) if matrix.dim() < 2 else matrix

@@ -280,17 +280,13 @@ def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) 
     width = max(len("yours"), *(len(line) for line in left))
     rows = max(len(left), len(other))
     left, other = left + [""] * (rows - len(left)), other + [""] * (rows - len(other))
-    given = [
-        f"{name} = {words.rounded(value.tolist())}" if isinstance(value, Tensor) else f"{name} = {value}"
-        for name, value in zip(input_names(exercise), right.inputs, strict=False)
-        if value is not None
-    ]
-    listed = "\n".join(line for line in given if len(line) <= 100)
+    inputs = zip(input_names(exercise), right.inputs, strict=False)
+    given = "\n".join(words.given(name, value) for name, value in inputs if value is not None)
     table = "\n".join(
         f"{a:<{width}}     {b}".rstrip() for a, b in zip(["yours", *left], ["right", *other], strict=True)
     )
     name = f" ({exercise.outputs[index]})" if len(exercise.outputs) > 1 else ""
-    return Section(f"On a small example{name}", f"{listed}\n\n{table}".strip(), fixed=True)
+    return Section(f"On a small example{name}", f"{given}\n\n{table}".strip(), fixed=True)
 
 
 def _flat(tensor: Tensor) -> Tensor:

@@ -50,7 +50,13 @@ def _only_shapes(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 def _asked_for(n: int, who: int, whom: int, name: str, *, hidden: bool = False) -> Case:
-    return Case(name=name, inputs=lambda _draw: (n, who, whom), probe=_what_the_last_word_gets, hidden=hidden)
+    return Case(
+        name=name,
+        inputs=lambda _draw: (n, who, whom),
+        probe=_what_the_last_word_gets,
+        measures="what the last word gets",
+        hidden=hidden,
+    )
 
 
 TWO_HEADS_BY_HAND = WrittenExercise(

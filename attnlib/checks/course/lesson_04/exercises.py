@@ -587,11 +587,20 @@ TRAIN_READER = WrittenExercise(
 
 
 def _translated(
-    draw: Draw, *, b: int, k: int, d: int, vocab: int, longest: int, start: int = 1, cut_short: bool = False
+    draw: Draw,
+    *,
+    b: int,
+    k: int,
+    d: int,
+    vocab: int,
+    longest: int,
+    start: int = 1,
+    cut_short: bool = False,
+    one_id: bool = False,
 ) -> tuple[Any, ...]:
     """Draw texts with a stop_id that ends them at many different times, and would be followed by other tokens.
 
-    All of them end by themselves, or, if `cut_short`, not all do.
+    All of them end by themselves, or, if `cut_short`, not all do. If there is `one_id` for both, they begin with it.
     """
     found: dict[int, list[int]] = {}
     while not found:
@@ -605,7 +614,7 @@ def _translated(
         first = {
             token: [row.index(token) if token in row else longest for row in ids.tolist()]
             for token in ids[:, 1:].unique().tolist()
-            if token > start
+            if (token == start if one_id else token > start)
         }
         found = {
             token: at
@@ -643,6 +652,7 @@ WRITE_GREEDILY = WrittenExercise(
         Case(name="three texts that end apart", inputs=partial(_translated, **_TEXTS)),
         Case(name="one text", inputs=partial(_translated, **{**_TEXTS, "b": 1}), magnitude=SURE),
         Case(name="another start_id", inputs=partial(_translated, **_TEXTS, start=4)),
+        Case(name="one id to start and to stop", inputs=partial(_translated, **_TEXTS, one_id=True), part="stop"),
         Case(name="texts that are cut short", inputs=partial(_translated, **_TEXTS, cut_short=True), part="stop"),
         Case(
             name="two characters at most",

@@ -128,7 +128,13 @@ def _only_shapes(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 def _features(d: int, one: int, other: int, to: int, name: str, *, hidden: bool = False) -> Case:
-    return Case(name=name, inputs=lambda _draw: (d, one, other, to), probe=_what_the_mlp_adds, hidden=hidden)
+    return Case(
+        name=name,
+        inputs=lambda _draw: (d, one, other, to),
+        probe=_what_the_mlp_adds,
+        measures="gelu(x @ up) @ down",
+        hidden=hidden,
+    )
 
 
 MLP_BY_HAND = WrittenExercise(

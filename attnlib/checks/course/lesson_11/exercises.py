@@ -90,7 +90,13 @@ def _what_it_predicts(asked: Asked, inputs: Inputs, periods: tuple[int, int]) ->
 
 
 def _sized(name: str, vocab: int, n: int, periods: tuple[int, int], **more: Any) -> Case:
-    return Case(name=name, inputs=lambda _draw: (vocab, n), probe=partial(_what_it_predicts, periods=periods), **more)
+    return Case(
+        name=name,
+        inputs=lambda _draw: (vocab, n),
+        probe=partial(_what_it_predicts, periods=periods),
+        measures="the share of repeats predicted with each period, and what is done instead",
+        **more,
+    )
 
 
 INDUCTION_BY_HAND = WrittenExercise(
@@ -105,6 +111,7 @@ INDUCTION_BY_HAND = WrittenExercise(
         _sized("blocks of 2 and of 7 tokens", 13, 29, (2, 7)),
         _sized("a small vocabulary, a long text", 11, 61, (4, 9), part="other sizes"),
         _sized("a large vocabulary, a short text", 47, 23, (3, 11), part="other sizes"),
+        _sized("the lesson's sizes", 64, 128, (16, 48), part="other sizes"),
         _sized("sizes of the grader's own", 31, 53, (6, 19), part="other sizes", hidden=True),
     ),
 )
@@ -244,7 +251,13 @@ BREAK_REPEATS = WrittenExercise(
         "memory that is not contiguous": "Whole numbers are looked up, wherever they are.",
     },
     cases=tuple(
-        Case(name=name, inputs=partial(_to_break, b=b, n=n, period=period), probe=_as_a_control, hidden=hidden)
+        Case(
+            name=name,
+            inputs=partial(_to_break, b=b, n=n, period=period),
+            probe=_as_a_control,
+            measures="what is wrong (BOS moved, a sequence's tokens, all tokens, repeats left, in a new order)",
+            hidden=hidden,
+        )
         for name, b, n, period, hidden in (
             ("four blocks of 16", 7, 65, 16, False),
             ("three blocks of 13, the last one cut off", 11, 37, 13, False),

@@ -91,7 +91,8 @@ def _name(function: ast.AST) -> str:
 
 def _own(node: Any, new: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Assign | ast.Expr | ast.Return) and isinstance(node.value, ast.AST):
-        yield from _own(node.value, new)
+        if not isinstance(new, ast.Pass) or _is_one_step(node):
+            yield from _own(node.value, new)
     elif isinstance(node, ast.Call):
         yield f"{_name(node.func)}()"
         yield "call"
@@ -129,6 +130,15 @@ def _own(node: Any, new: ast.AST) -> Iterator[str]:
         yield "mask"
 
 
+def _is_one_step(node: Any) -> bool:
+    """True if a statement does one thing alone, as `x = x.float()` and `x.mul_(2)` do, so that without it goes that."""
+    taken = list(ast.iter_child_nodes(node.value))
+    taken += [part for call in taken if isinstance(call, ast.Attribute) for part in ast.iter_child_nodes(call)]
+    names = {part.id for part in taken if isinstance(part, ast.Name)}
+    targets = {part.id for part in getattr(node, "targets", ()) if isinstance(part, ast.Name)}
+    return isinstance(node, ast.Expr) or not names.isdisjoint(targets)
+
+
 def _around(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
     """Name what the node is part of, looking through a sign and through a tuple of axes or indices."""
     part, around = node, parents.get(node)
@@ -161,7 +171,7 @@ def _added(node: ast.AST, new: ast.AST) -> Iterator[str]:
     """The argument that the new node has and the old one has not; the dtype or device it is brought to."""
     known = {ast.dump(part) for part in ast.walk(node)}
     if isinstance(new, ast.BinOp) and isinstance(node, ast.BinOp):
-        yield f"to {SIGNS[type(new.op)]}"
+        yield from (f"to {SIGNS[type(new.op)]}", f"{SIGNS[type(node.op)]} to {SIGNS[type(new.op)]}")
     if isinstance(new, ast.Constant) and "->" in str(new.value):
         yield "arrow"
     for part in ast.walk(new):
