@@ -16,8 +16,8 @@ from autograder.showing.errors import CourseError
 
 SEED_VARIABLE = "ATTENTION_SEED"
 WEAKER = {
-    "landlock": "no user namespaces here, so student code is behind Landlock, and shares process ids with the grader",
-    "user": "neither user namespaces nor Landlock here, so student code runs as another user: it reads whatever all "
+    "landlock": "no bubblewrap here, so student code is behind Landlock, and shares process ids with the grader",
+    "user": "neither bubblewrap nor Landlock here, so student code runs as another user: it reads whatever all "
     "users of this container may read, but neither the package nor the results",
 }
 

@@ -54,7 +54,7 @@ class Layers:
             return "sandbox: none: student code runs with your rights"
         first = {
             "bubblewrap": "bubblewrap (own user, processes, files, no network)",
-            "landlock": "no user namespaces here",
+            "landlock": "no bubblewrap here",
             "user": "another user, who can read what every user of this machine can",
             "container": f"{self.container[0]} container of {self.container[1]}" if self.container else "",
         }[self.outer]
@@ -80,7 +80,8 @@ def hidden_folders() -> list[str]:
     places = {path for path in [*sys.path, *site.getsitepackages()] if path and os.path.isdir(path)}
     packages = [os.path.join(place, name) for place in places for name in OURS]
     inside = tuple(folder + os.sep for folder in python_folders())
-    return sorted(path for path in packages if os.path.isdir(path) and path.startswith(inside))
+    found = {*packages, *map(os.path.realpath, packages)}
+    return sorted(path for path in found if os.path.isdir(path) and path.startswith(inside))
 
 
 def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
@@ -101,7 +102,7 @@ def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
             command += ["--perms", "0755", "--dir", parent]
     for path in outermost:
         if os.path.islink(path):
-            command += ["--symlink", os.readlink(path), path]
+            command += ["--symlink", os.path.realpath(path), path]
         else:
             command += ["--ro-bind", path, path]
     for path in hidden_folders():

@@ -13,8 +13,12 @@ OWN = (*OF_ITSELF, "/proc/cpuinfo", "/proc/meminfo")
 
 
 def python_folders() -> list[str]:
-    """Return every path outside of the repository that an interpreter with the course's packages reads."""
+    """Return every path outside of the repository that an interpreter with the course's packages reads.
+
+    Of a link, such as a virtual environment that is one, also what it leads to.
+    """
     paths = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), os.path.realpath(sys.executable)}
     paths |= {path for path in sys.path if "site-packages" in path or "dist-packages" in path}
     paths |= set(site.getsitepackages())
-    return sorted({path for path in [*paths, *SYSTEM] if os.path.exists(path)})
+    found = [path for path in (*paths, *SYSTEM) if os.path.exists(path)]
+    return sorted({*found, *map(os.path.realpath, found)})
