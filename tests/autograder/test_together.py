@@ -8,7 +8,6 @@ from nbformat.v4 import new_code_cell
 
 from attnlib.checks.asking.ready_made import ATTENTION, EINSUM
 from attnlib.checks.practising.programs import with_imports
-from autograder.judging.cells_around import plain_text
 from autograder.judging.judge import Judge
 from autograder.judging.settle import settle
 from autograder.judging.together import Together, groups_of, is_refused
@@ -200,26 +199,6 @@ def test_an_answer_that_uses_what_it_must_not_fails_in_a_group_too(sandbox, name
     report = by_name(Judge(sandbox).verdicts(solved, assignment))[name].report
     assert report.score == 0.0
     assert report.failure.kind == "forbidden"
-
-
-@pytest.mark.parametrize(
-    ("sources", "text"),
-    [
-        (['largest = "B"'], "B"),
-        (["# because of the angle\nlargest = 'B'"], "B"),
-        (['largest = "B"', 'largest = "C"'], None),
-        (['largest = "B"', 'print("largest")'], None),
-        (['largest = other = "B"'], None),
-        (['largest = "B" + ""'], None),
-        (['if True:\n    largest = "B"'], None),
-        (["largest = 3"], None),
-        (['largest = "B'], None),
-        ([], None),
-    ],
-)
-def test_a_text_is_read_only_where_nothing_else_could_bind_it(sources, text):
-    cells = [{"name": str(place), "source": source, "role": "answer"} for place, source in enumerate(sources)]
-    assert plain_text(cells, "largest") == text
 
 
 def alone(monkeypatch):
