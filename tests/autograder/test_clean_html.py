@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 from traitlets.config import Config
 
-from autograder.in_nbgrader.pages.page import Page
+from autograder.in_nbgrader.pages.page import UNDESCRIBED, Page, from_markdown
 from autograder.in_nbgrader.pages.policy import TEMPLATES
 from autograder.showing.clean_html import ATTRIBUTES, TAGS, cleaned
 
@@ -19,7 +19,6 @@ sys.path.append(str(Path(__file__).parents[1] / "hostile"))
 
 from markup import CELLS
 
-MAKE = Page()
 RESOURCES = {
     "base_url": "",
     "nbgrader": {"notebook": "a", "score": 1, "max_score": 2, "late_penalty": 0},
@@ -42,7 +41,7 @@ class Tags(HTMLParser):
 
 
 def shown(text: str) -> str:
-    return str(cleaned(MAKE.markdown2html(text)))
+    return str(cleaned(from_markdown(text)))
 
 
 def page_of(cells, template: str) -> str:
@@ -95,6 +94,26 @@ def test_a_page_has_the_elements_of_its_template_whatever_is_shown(template):
 def test_scripts_and_pictures_as_outputs_run_nothing(kind):
     shows = new_output("display_data", {kind: "<svg onload='hostile(1)'><script>hostile(2)</script></svg>"})
     assert "hostile" not in page_of([new_code_cell("a", outputs=[shows])], "formgrade")  # a picture is an <img>
+
+
+@pytest.mark.parametrize("template", ["formgrade", "feedback"])
+def test_every_picture_has_words(template):
+    """nbconvert would add them to the finished page, and parse all of it for that."""
+    kinds = ("image/png", "image/jpeg", "image/svg+xml")
+    bare = [new_output("display_data", {kind: "<svg/>"}) for kind in kinds]
+    told = new_output("display_data", {"image/png": "a"}, metadata={"image/png": {"alt": "x > a line"}})
+    tags = Tags(page_of([new_code_cell("a", outputs=[*bare, told])], template))
+    alts = [attributes["alt"] for tag, attributes in tags.found if tag == "img"]
+    assert alts == [UNDESCRIBED, UNDESCRIBED, UNDESCRIBED, "x > a line"]
+
+
+def test_what_is_kept_of_one_page_stands_in_no_other():
+    """Cells of the same text share their HTML, if they are in the same language."""
+    shell = [new_code_cell("%%bash\necho"), new_code_cell("echo")]
+    pages = [page_of([new_code_cell(text), *shell], "feedback") for text in ("a = 1", "a = 2", "a = 1")]
+    assert pages[0] == pages[2] != pages[1]
+    assert [page.count('<span class="mi">2</span>') for page in pages] == [0, 1, 0]
+    assert all(f'<span class="{of}">echo</span>' in page for page in pages for of in ("nb", "n"))
 
 
 def test_a_student_s_name_is_text():
