@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from rich.progress import Progress
 
 from autograder.building.new_lesson import new_lesson
 from autograder.elsewhere.commands import COMMANDS as ELSEWHERE
+from autograder.grading.options import FILE, grading_options
 from autograder.handing_out.commands import practice
 from autograder.lesson_text.layout import ROOT, Layout, shown
 from autograder.proof.commands import bugs, checks
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from autograder.grading.grade_course import How, State
 
 LAYOUT = Layout()
-FILE = click.Path(dir_okay=False, path_type=Path)
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 PLACE = (errno.EACCES, errno.EPERM, errno.ENOTDIR)
 REFUSED = ("BadCatalogue", "BadCourse")
@@ -115,13 +116,7 @@ def prepare(lessons: tuple[str, ...]) -> None:
 @click.option(
     "--course", type=click.Path(path_type=Path), help="An nbgrader course elsewhere, instead of autograder/course."
 )
-@sandbox_option
-@click.option("--workers", type=click.IntRange(1), help="Submissions judged side by side; the number of processors.")
-@click.option("--scheduler", metavar="ADDRESS", help="Judge on a Dask cluster, such as tls://10.0.0.1:8786.")
-@click.option("--tls-ca", type=FILE, envvar="AUTOGRADER_TLS_CA", help="Who signed the scheduler's certificate.")
-@click.option("--tls-cert", type=FILE, envvar="AUTOGRADER_TLS_CERT", help="The certificate to show to the scheduler.")
-@click.option("--tls-key", type=FILE, envvar="AUTOGRADER_TLS_KEY", help="The certificate's key.")
-@click.option("--db", metavar="URL", help="The gradebook's database, such as postgresql://user@host/course.")
+@grading_options
 @click.option(
     "--received", type=FILE, metavar="TIMES.csv", help="When each was received: student_id, assignment, timestamp."
 )
@@ -130,15 +125,9 @@ def grade(
     folder: Path | None,
     assignments: tuple[str, ...],
     course: Path | None,
-    sandbox: str,
-    workers: int | None,
-    scheduler: str | None,
-    tls_ca: Path | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    db: str | None,
     received: Path | None,
     again: bool,
+    how: Callable[[], How],
 ) -> None:
     """Grade the submissions in FOLDER, laid out as nbgrader does: STUDENT/LESSON/LESSON.ipynb.
 
@@ -156,31 +145,16 @@ def grade(
     """
     from autograder.grading.chosen import chosen_submissions
 
-    if db is not None:
-        os.environ["AUTOGRADER_DB"] = db
     layout = LAYOUT if course is None else dataclasses.replace(LAYOUT, course=course.resolve())
     submitted = layout.course / "submitted"
     samples = folder is None and not any(submitted.glob("*/*/"))
     if not samples:
         chosen_submissions(layout, folder or submitted, assignments)
 
-    from autograder.grading.certificates import certificates, check_address, warning
-    from autograder.grading.grade_course import How
-    from autograder.sandbox.probe import probe
-
-    signed = certificates(tls_ca, tls_cert, tls_key) if scheduler is not None else None
-    if scheduler is not None:
-        check_address(scheduler, signed)
-        if warned := warning(scheduler):
-            click.echo(warned, err=True)
-    layers = None if scheduler is not None and sandbox == "auto" else probe(sandbox)
-    if layers is not None:
-        say(layers, err=True)
-    workers = workers or len(os.sched_getaffinity(0))
-    how = How(layers=layers, workers=workers, scheduler=scheduler, shown=signed, again=again, received=received)
+    settings = dataclasses.replace(how(), again=again, received=received)
     if samples:
-        return grade_samples(layout, assignments, how)
-    grade_and_show(layout, folder or submitted, assignments, how)
+        return grade_samples(layout, assignments, settings)
+    grade_and_show(layout, folder or submitted, assignments, settings)
 
 
 def grade_samples(layout: Layout, assignments: tuple[str, ...], how: How) -> None:

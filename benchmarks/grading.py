@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -82,16 +83,11 @@ def ours(
     submitted = layout.course / "submitted"
     submissions, _ = chosen_submissions(layout, submitted, (lesson,))
     pairs = [pair for pair in submissions if pair[0] in students]
-    run = Run(
-        layout,
-        NbgraderCourse(layout.course),
-        submitted,
-        How(layers=layers, workers=workers, again=True),
-        lambda _: None,
-    )
-    began = time.perf_counter()
-    graded = run.grade(pairs)
-    return (time.perf_counter() - began) / len(pairs), sorted(graded, key=lambda one: one.student), run.most_memory
+    began, how = time.perf_counter(), How(layers=layers, workers=workers, again=True)
+    with closing(how.judges()) as judges:
+        run = Run(layout, NbgraderCourse(layout.course), submitted, how, judges)
+        graded = sorted(run.grade(pairs), key=lambda one: one.student)
+    return (time.perf_counter() - began) / len(pairs), graded, run.most_memory
 
 
 def under_load(layout: Layout, lesson: str, layers: Layers, students: set[str]) -> list[Graded]:

@@ -28,7 +28,7 @@ def simulate(
 ) -> Simulated:
     """Judge and enter `submissions`: `seconds` has (share, seconds of judging) of each kind.
 
-    The writer takes up to `most` of what is judged, in `batch(size)` seconds. As in `judge_on_cluster`, `held` tasks
+    The writer takes up to `most` of what is judged, in `batch(size)` seconds. As in `Cluster.judge`, `held` tasks
     for each worker are under way, entering included, and the next are given out when a batch has been entered.
 
     >>> simulate(100, workers=2, seconds=[(1.0, 1.0)], batch=lambda size: 0.001, most=10).seconds

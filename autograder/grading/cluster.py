@@ -3,7 +3,7 @@
 import multiprocessing
 import platform
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -16,55 +16,71 @@ from autograder.sandbox.layers import Layers
 from autograder.showing.errors import CourseError, first_line
 from autograder.showing.text import printable
 
+GONE = "The cluster's scheduler is gone. What was entered is kept: start it, and run this again."
+HELD = 3
+"""The tasks that are sent for each worker, so that none waits for its next one."""
 
-def judge_on_cluster(
-    tasks: Iterable[Task],
-    layers: Layers | None,
-    address: str,
-    say: Callable[[str], None] = lambda _: None,
-    shown: Certificates | None = None,
-) -> Iterator[list[Judged]]:
-    """Judge the tasks on a Dask cluster, by the address of its scheduler; each worker has a sandbox of its own.
 
-    Yields what ended while the last of it was entered.
+class Cluster:
+    """The workers of a Dask cluster, found by the address of its scheduler; each has a sandbox of its own.
 
-    The workers need this project installed, in the same version, and no shared disk. A worker that is lost costs
-    nothing: its tasks are given to another. Dask sends Python's pickles, which run code: at a tls:// address the
-    scheduler, the workers and this program believe nobody who does not show a certificate of the same authority.
+    They need this project installed, in the same version, and no shared disk. A worker that is lost costs nothing: its
+    tasks are given to another. Dask sends Python's pickles, which run code: at a tls:// address the scheduler, the
+    workers and this program believe nobody who does not show a certificate of the same authority.
     """
-    check_address(address, shown)
-    try:
-        from distributed import Client, as_completed
-    except ImportError:
-        raise CourseError("--scheduler needs Dask: pip install 'attnlib[cluster]'") from None
-    try:
-        security = None if shown is None else shown.security()
-        client = Client(address, timeout=here().scheduler_wall, security=security)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise CourseError(f"No Dask scheduler answers at {address}: {first_line(error)}") from None
-    with client:
-        slots = max(1, sum(client.nthreads().values()))
-        say(f"{slots} workers at {address}")
+
+    def __init__(self, address: str, shown: Certificates | None = None) -> None:
+        check_address(address, shown)
+        try:
+            from distributed import Client
+        except ImportError:
+            raise CourseError("--scheduler needs Dask: pip install 'attnlib[cluster]'") from None
+        try:
+            security = None if shown is None else shown.security()
+            self.client = Client(address, timeout=here().scheduler_wall, security=security)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise CourseError(f"No Dask scheduler answers at {address}: {first_line(error)}") from None
+
+    @property
+    def size(self) -> int:
+        """The workers that are there now; at least 1, since what waits for the first of them is given to none."""
+        try:
+            threads: dict[str, int] = self.client.nthreads()
+        except OSError:
+            raise CourseError(GONE) from None
+        return max(1, sum(threads.values()))
+
+    def get_ready(self, layers: Layers | None) -> None:
+        """Do nothing: each worker's sandbox starts with its first task."""
+
+    def judge(self, tasks: Iterable[Task], layers: Layers | None) -> Iterator[list[Judged]]:
+        """Judge the tasks; yields what ended while the last of it was entered."""
+        from distributed import as_completed
+
         waiting, by_key, version = iter(tasks), {}, version_of_the_grader()
 
         def submit() -> list[Any]:
             task = next(waiting, None)
             if task is None:
                 return []
-            future = client.submit(judge_on_worker, task, layers, version, pure=False, retries=ATTEMPTS)
+            future = self.client.submit(judge_on_worker, task, layers, version, pure=False, retries=ATTEMPTS)
             by_key[future.key] = task
             return [future]
 
-        running = as_completed([future for _ in range(3 * slots) for future in submit()])
+        running = as_completed([future for _ in range(HELD * self.size) for future in submit()])
         for batch in running.batches():
             yield [_outcome(future, by_key.pop(future.key)) for future in batch]
             for more in [future for _ in batch for future in submit()]:
                 running.add(more)
 
+    def close(self) -> None:
+        """Leave the cluster, which drops what was submitted and is not judged."""
+        self.client.close()
+
 
 def _outcome(future: Any, task: Task) -> Judged:
     if future.cancelled():  # as all are when the connection is lost
-        raise CourseError("The cluster's scheduler is gone. What was entered is kept: start it, and run this again.")
+        raise CourseError(GONE)
     try:
         judged: Judged = future.result()  # if it was lost with its worker meanwhile, waits until it is there again
         return judged

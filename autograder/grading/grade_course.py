@@ -4,6 +4,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +14,10 @@ from sqlalchemy.exc import OperationalError
 from autograder.building.build_course import NotReleased, prepare
 from autograder.grading.certificates import Certificates
 from autograder.grading.chosen import chosen_submissions
-from autograder.grading.cluster import judge_on_cluster
+from autograder.grading.cluster import Cluster
 from autograder.grading.entering import Entered, Entries, digest_of
 from autograder.grading.results import Result, results_from
-from autograder.grading.workers import Crew, judge_all
+from autograder.grading.workers import Crew
 from autograder.in_nbgrader.course_files import course_seed, faults_file, record_fault
 from autograder.in_nbgrader.handed_in import record_all_received, time_of
 from autograder.in_nbgrader.names import fault_of_name
@@ -94,6 +95,10 @@ class How:
     received: Path | None = None
     """A table of the times at which a learning platform received the submissions."""
 
+    def judges(self) -> Crew | Cluster:
+        """Start the workers of this machine, or find the cluster's."""
+        return Crew(self.workers) if self.scheduler is None else Cluster(self.scheduler, self.shown)
+
 
 def grade(
     layout: Layout,
@@ -117,7 +122,6 @@ def grade(
     course = NbgraderCourse(layout.course, submitted=folder.resolve())
     if how.received is not None:
         record_all_received(course.directory, how.received, layout.gradable(()))
-    run = Run(layout, course, folder, how, step)
     found = [Graded(printable(one.student), "", problem=f"not graded: {printable(one.why)}") for one in strays]
     for student, lesson in (pair for pair in submissions if pair[1] not in lessons):
         refused = why_not.get(lesson, "")
@@ -129,7 +133,10 @@ def grade(
         for student, lesson in submissions
         if (why := fault_of_name(student))
     ]
-    found += run.grade([pair for pair in submissions if not fault_of_name(pair[0])])
+    faults_file(layout.course).unlink(missing_ok=True)
+    with closing(how.judges()) as judges:
+        run = Run(layout, course, folder, how, judges, step)
+        found += run.grade([pair for pair in submissions if not fault_of_name(pair[0])])
     return sorted(found, key=lambda graded: (graded.student, graded.lesson))
 
 
@@ -142,42 +149,32 @@ class Run:
         course: NbgraderCourse,
         folder: Path,
         how: How,
-        step: Callable[[State], None],
-        crew: Crew | None = None,
+        judges: Crew | Cluster,
+        step: Callable[[State], None] = lambda _: None,
     ) -> None:
-        self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
-        self.crew = crew
-        """Workers that exist already, and stay when the run is over."""
+        self.layout, self.course, self.folder = layout, course, folder
+        self.how, self.judges, self.step = how, judges, step
         self.assignments: dict[Path, Assignment] = {}
         self.handed_in: dict[tuple[str, str], Claim] = {}
-        self.graded: list[Graded] = []
-        self.entered_before = 0
+        self.new: list[Graded] = []
+        self.done = self.entered_before = 0
         self.most_memory = 0
         self.began = time.monotonic()
 
-    def grade(self, submissions: list[tuple[str, str]]) -> list[Graded]:
-        """Judge what is new, and enter it, one submission after the other, as the workers finish."""
+    def grade(self, submissions: list[tuple[str, str]]) -> Generator[Graded]:
+        """Judge what is new, as the workers finish; yields each submission once it is entered."""
         with warnings.catch_warnings(), self.course.gradebook() as gradebook:
             warnings.simplefilter("ignore")  # warnings inside nbgrader and its libraries, which we can't fix
             self.entries = Entries(self.course, gradebook)
             self.total = len(submissions)
-            if self.crew is None:
-                faults_file(self.layout.course).unlink(missing_ok=True)
-            tasks = self._tasks(submissions)
-            if self.how.scheduler is not None:
-                judged = judge_on_cluster(tasks, self.how.layers, self.how.scheduler, shown=self.how.shown)
-            elif self.crew is not None:
-                judged = self.crew.judge(tasks, self.how.layers)
-            else:
-                assert self.how.layers is not None
-                judged = judge_all(tasks, self.how.layers, self.how.workers)
-            try:
-                for batch in judged:
-                    self._enter(batch)
-            finally:  # even Ctrl-C while entering has to end the workers
-                if isinstance(judged, Generator):
-                    judged.close()
-        return self.graded
+            for batch in self.judges.judge(self._tasks(submissions), self.how.layers):
+                self._enter(batch)
+                yield from self._noted()
+            yield from self._noted()
+
+    def _noted(self) -> list[Graded]:
+        noted, self.new = self.new, []
+        return noted
 
     def _tasks(self, submissions: list[tuple[str, str]]) -> Iterator[Task]:
         """Yield the submissions that have to be judged, and deal with the others at once."""
@@ -286,10 +283,11 @@ class Run:
         return Graded(judged.student, judged.lesson, results, remarks=(*judged.remarks, *counts))
 
     def _note(self, graded: Graded) -> None:
-        self.graded.append(graded)
-        judged_now = len(self.graded) - self.entered_before
+        self.new.append(graded)
+        self.done += 1
+        judged_now = self.done - self.entered_before
         rate = judged_now / max(time.monotonic() - self.began, 1e-9) if judged_now > 1 else 0.0
-        self.step(State(self.total, len(self.graded), rate, f"{graded.student} {graded.lesson}"))
+        self.step(State(self.total, self.done, rate, f"{graded.student} {graded.lesson}"))
 
 
 def _is_the_machine_s(error: Exception) -> bool:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
 from multiprocessing.util import Finalize
 
 from attnlib.checks.asking import confine
@@ -107,6 +106,7 @@ class Crew:
         if method == "fork":
             gc.collect()
             gc.freeze()  # a collection in a worker would touch, and so copy, every page that it shares with us
+        self.size = size
         self.workers = [Worker(method) for _ in range(size)]
 
     def get_ready(self, layers: Layers | None) -> None:
@@ -145,12 +145,6 @@ class Crew:
         """End the processes, whatever they are doing."""
         for worker in self.workers:
             worker.end()
-
-
-def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[list[Judged]]:
-    """Judge the tasks side by side on this machine, in the order in which they end: each time, what ended meanwhile."""
-    with closing(Crew(workers)) as crew:
-        yield from crew.judge(tasks, layers)
 
 
 def longest() -> float:

@@ -4,10 +4,12 @@ import contextlib
 import html
 import os
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from autograder.building.build_course import NotReleased, prepare
+from autograder.grading.cluster import Cluster
 from autograder.grading.grade_course import Graded, How, Run
 from autograder.grading.workers import Crew
 from autograder.in_nbgrader.copying import copy_listed
@@ -61,7 +63,7 @@ class Watch:
     def __post_init__(self) -> None:
         version_of_the_grader()  # read now: an update while this runs is not the program that judges
         self.journal = Journal(self.layout.course)
-        self.crew: Crew | None = None
+        self.judges: Crew | Cluster | None = None
         self.said, self.outdated = "", False
 
     def forever(self) -> None:
@@ -80,17 +82,20 @@ class Watch:
             time.sleep(waits)
 
     def close(self) -> None:
-        """End the workers."""
-        if self.crew is not None:
-            self.crew.close()
-            self.crew = None
+        """End the workers, or leave the cluster."""
+        if self.judges is not None:
+            self.judges.close()
+            self.judges = None
 
     def round(self) -> int:
         """Answer waiting attempts, as many as the workers take at once; return how many are finished."""
         known = self.journal.keys if self.arrivals.keeps else {*self.journal.last.values()}
         made_since = self.layout.individual_assignments()
         self.arrivals.lessons = sorted({*self.arrivals.lessons, *made_since})
-        chosen = self._turn([one for one in self.arrivals.look(known) if self._is_released(one.lesson)])
+        due = self._turn([one for one in self.arrivals.look(known) if self._is_released(one.lesson)])
+        if not due:
+            return 0
+        chosen = due[: ROUND * self._workers().size]
         judged = [attempt for attempt in chosen if self._is_taken(attempt)]
         if not judged:
             return len(chosen)
@@ -98,11 +103,11 @@ class Watch:
             self.outdated = True
             self.say(OUTDATED)
         try:
-            graded = self._grade(judged)
+            with contextlib.closing(self._grade(judged)) as graded:
+                return sum(self._answer(attempt, one) for attempt, one in in_order(judged, graded))
         except BaseException:
             self.close()
             raise
-        return sum(self._answer(attempt, graded[attempt.student, attempt.lesson]) for attempt in judged)
 
     def _is_released(self, lesson: str) -> bool:
         """Return whether nbgrader has the lesson; attempts at one that it refuses wait until it is asked again."""
@@ -134,7 +139,7 @@ class Watch:
                 last[attempt.student, attempt.lesson] = attempt
             else:
                 chosen.setdefault(attempt.student, attempt)
-        return [attempt for attempt in chosen.values() if self._is_due(attempt.key)][: ROUND * self.how.workers]
+        return [attempt for attempt in chosen.values() if self._is_due(attempt.key)]
 
     def _is_due(self, key: str) -> bool:
         trouble = self.troubles.get(key)
@@ -148,17 +153,16 @@ class Watch:
             self._note(attempt, "refused", f"no submission: {why}")
         return not why
 
-    def _workers(self) -> Crew:
+    def _workers(self) -> Crew | Cluster:
         """Return the workers; new ones start their sandboxes before there is anything to judge."""
-        if self.crew is None:
-            self.crew = Crew(self.how.workers)
-            self.crew.get_ready(self.how.layers)
-        return self.crew
+        if self.judges is None:
+            self.judges = self.how.judges()
+            self.judges.get_ready(self.how.layers)
+        return self.judges
 
-    def _grade(self, attempts: list[Attempt]) -> dict[tuple[str, str], Graded]:
-        run = Run(self.layout, self.course, self.arrivals.submitted, self.how, lambda _: None, self._workers())
-        graded = run.grade([(attempt.student, attempt.lesson) for attempt in attempts])
-        return {(one.student, one.lesson): one for one in graded}
+    def _grade(self, attempts: list[Attempt]) -> Generator[Graded]:
+        run = Run(self.layout, self.course, self.arrivals.submitted, self.how, self._workers())
+        return run.grade([(attempt.student, attempt.lesson) for attempt in attempts])
 
     def _answer(self, attempt: Attempt, graded: Graded) -> bool:
         """Write and release the feedback, then note it; return whether the attempt is done with."""
@@ -211,3 +215,14 @@ class Watch:
             self.said = text
             with contextlib.suppress(OSError):
                 self.say(text)
+
+
+def in_order(attempts: list[Attempt], graded: Iterable[Graded]) -> Iterator[tuple[Attempt, Graded]]:
+    """Yield the attempts in their order, each as soon as it and all before it are graded."""
+    ready: dict[tuple[str, str], Graded] = {}
+    left = deque(attempts)
+    for one in graded:
+        ready[one.student, one.lesson] = one
+        while left and (left[0].student, left[0].lesson) in ready:
+            attempt = left.popleft()
+            yield attempt, ready.pop((attempt.student, attempt.lesson))

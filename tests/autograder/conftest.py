@@ -17,6 +17,7 @@ from tiny_course import TINY, Class, make_layout  # noqa: E402
 
 from autograder.building.build_course import prepare  # noqa: E402
 from autograder.grading import grade_course  # noqa: E402
+from autograder.grading.workers import Crew  # noqa: E402
 from autograder.judging.submission import Judged  # noqa: E402
 from autograder.lesson_text.layout import Layout  # noqa: E402
 from autograder.lesson_text.lesson import read_lesson  # noqa: E402
@@ -85,12 +86,12 @@ def run(klass, monkeypatch) -> Callable[[], list[str]]:
     """Grade the class with a judge that finds nothing to judge; say which students it was asked about."""
     seen: list[str] = []
 
-    def unfit(tasks, layers, workers):
+    def unfit(crew, tasks, layers):
         for task in tasks:
             seen.append(task.student)
             yield [Judged(task.student, task.lesson, problem="not judged")]
 
-    monkeypatch.setattr(grade_course, "judge_all", unfit)
+    monkeypatch.setattr(Crew, "judge", unfit)
 
     def run() -> list[str]:
         seen.clear()

@@ -7,6 +7,7 @@ from tiny_course import RIGHT, TINY
 
 from autograder.grading import entering, grade_course
 from autograder.grading.grade_course import How, grade
+from autograder.grading.workers import Crew
 from autograder.judging import submission
 from autograder.judging.intake import folder
 from autograder.judging.submission import Judged, Task, judge_task
@@ -43,7 +44,7 @@ def test_taken_in_with_too_little_memory(three, monkeypatch):
         assert found["b"].problem == "not graded: it could not be read in 4 GB of memory"
         assert not found["b"].fault
     monkeypatch.undo()
-    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *more: [[Judged("b", t.lesson, "x")] for t in tasks])
+    monkeypatch.setattr(Crew, "judge", lambda _, tasks, *more: [[Judged("b", t.lesson, "x")] for t in tasks])
     assert graded(three)["b"].problem == "not graded: x"
 
 
@@ -65,7 +66,7 @@ def test_taken_in(three, monkeypatch, error):
     assert "Traceback" in said
     assert f"{error.__name__}: odd\nwords \\x1b[2J \\udcff" in said
     monkeypatch.undo()
-    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *more: [[Judged("b", t.lesson, "x")] for t in tasks])
+    monkeypatch.setattr(Crew, "judge", lambda _, tasks, *more: [[Judged("b", t.lesson, "x")] for t in tasks])
     assert graded(three)["b"].problem == "not graded: x"  # it was tried again, and alone
     assert not (three.layout.course / "faults.txt").exists()
 
@@ -73,7 +74,7 @@ def test_taken_in(three, monkeypatch, error):
 def test_overcome(three, monkeypatch):
     """A fault that a second attempt did not have costs nothing, and its traceback is kept."""
     found = [Judged("b", TINY, problem="not judged", overcome="Traceback: the first attempt")]
-    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *more: list(tasks) and [found])
+    monkeypatch.setattr(Crew, "judge", lambda _, tasks, *more: list(tasks) and [found])
     assert not graded(three)["b"].fault
     assert (three.layout.course / "faults.txt").read_text(encoding="utf-8") == f"b {TINY}\n{found[0].overcome}\n"
 

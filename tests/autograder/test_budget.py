@@ -1,5 +1,6 @@
 """One submission has a budget of a worker's time: for its processes together, and for what comes from them."""
 
+import contextlib
 import json
 import time
 from dataclasses import replace
@@ -10,7 +11,6 @@ from tiny_course import RIGHT, TINY, cell
 
 from attnlib.checks.asking.time_limits import TimeLimits
 from autograder.grading import workers
-from autograder.grading.workers import judge_all
 from autograder.judging import budget
 from autograder.judging.budget import Budget
 from autograder.judging.judge import Judge
@@ -128,8 +128,9 @@ def test_a_worker_that_does_not_come_to_an_end_is_ended_and_no_other_is_concerne
     names, judged = ["a", "stuck", "b", "c", "d"], {}
     # until there are those that are not held behind it, however slow the machine is; then the time is over, once
     monkeypatch.setattr(workers, "longest", lambda: 0.0 if len(judged) == 3 else 10**6)
-    for batch in judge_all((Task(n, TINY, "", {}) for n in names), probe("none"), 2):
-        judged |= {one.student: one.problem for one in batch}
+    with contextlib.closing(workers.Crew(2)) as crew:
+        for batch in crew.judge((Task(n, TINY, "", {}) for n in names), probe("none")):
+            judged |= {one.student: one.problem for one in batch}
     assert sorted(judged) == sorted(names)
     assert judged.pop("stuck") == "the grader's process did not come to an end"
     assert set(judged.values()) == {None}

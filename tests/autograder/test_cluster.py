@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from test_watch import judged, make, settle
 from tiny_course import HANGS, RIGHT, TINY
 
 from attnlib.checks.asking.time_limits import TimeLimits
@@ -19,6 +20,7 @@ from autograder.grading.certificates import Certificates, certificates, check_ad
 from autograder.grading.grade_course import How, grade
 from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.layout import ROOT
+from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 
 pytestmark = [
@@ -244,3 +246,27 @@ def test_no_scheduler_at_the_address_is_said_in_a_sentence(klass, monkeypatch):
     klass.submit("right", RIGHT)
     with pytest.raises(CourseError, match=r"^No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         grade(klass.layout, klass.submitted, (TINY,), How(layers=None, scheduler="tcp://127.0.0.1:9"))
+
+
+def test_a_watch_answers_with_a_cluster_and_outlives_it(klass, tmp_path):
+    klass.submit("ann", RIGHT)
+    klass.submit("bob", WRONG)
+    with cluster_of(tmp_path, 2) as (address, _):
+        watch = make(klass)
+        watch.how = How(layers=None, scheduler=address)
+        try:
+            assert settle(watch) == 2
+            klass.submit("cleo", RIGHT)
+            assert settle(watch) == 1
+        except BaseException:
+            watch.close()
+            raise
+    klass.submit("dan", RIGHT)
+    with pytest.raises(CourseError, match="scheduler"):
+        settle(watch)
+    watch.close()
+    assert judged(watch) == ["ann", "bob", "cleo"]
+    assert sum(klass.scores("ann").values()) == sum(klass.scores("cleo").values()) > sum(klass.scores("bob").values())
+    watch.how = How(layers=probe("none"))
+    assert settle(watch) == 1
+    watch.close()

@@ -8,8 +8,8 @@ from nbgrader.dbutil import _temp_alembic_ini
 from tiny_course import EXERCISES, POINTS, RIGHT, TINY
 
 from autograder.building.build_course import release_all
-from autograder.grading import grade_course
 from autograder.grading.grade_course import How, grade
+from autograder.grading.workers import Crew
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.table_version import newest
 from autograder.sandbox.probe import probe
@@ -73,7 +73,7 @@ def test_a_deadline_that_moves_after_a_verdict_counts_in_the_next_run_and_nothin
 
     most = sum(POINTS.values())
     assert graded_by(None) == (0, ())
-    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *_: [] if not list(tasks) else pytest.fail("again"))
+    monkeypatch.setattr(Crew, "judge", lambda _, tasks, *more: [] if not list(tasks) else pytest.fail("again"))
     assert graded_by("2026-01-31 00:00:00 UTC") == (most, (f"late: {most} of {most} points are taken off",))
     with klass.course.gradebook() as gradebook:
         grade_by_hand = gradebook.find_grade("test_pairwise_dot", TINY, TINY, "late")

@@ -9,9 +9,10 @@ import warnings
 import pytest
 from tiny_course import POINTS, RIGHT, TINY, Class, tables
 
-from autograder.grading import entering, grade_course
+from autograder.grading import entering
 from autograder.grading.entering import Entered, Entries
 from autograder.grading.grade_course import How, grade
+from autograder.grading.workers import Crew
 from autograder.judging.submission import Judged
 from autograder.sandbox.probe import probe
 from benchmarks.simulated_cluster import simulate
@@ -110,7 +111,7 @@ def test_killed_in_the_middle_of_a_batch(klass, batch, tmp_path, monkeypatch, st
 
 def test_one_that_cannot_be_entered_keeps_no_other_of_its_batch_out(klass, batch, monkeypatch):
     judged = [one.judged for one in batch]
-    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *more: list(tasks) and [judged])
+    monkeypatch.setattr(Crew, "judge", lambda _, tasks, *more: list(tasks) and [judged])
     write = Entries._write_notebook
 
     def faulty(entries, one):
@@ -128,7 +129,7 @@ def test_one_that_cannot_be_entered_keeps_no_other_of_its_batch_out(klass, batch
 
 def test_a_fault_that_was_overcome_one_by_one_is_kept(klass, batch, monkeypatch):
     judged, left = [one.judged for one in batch], [1]
-    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *more: list(tasks) and [judged])
+    monkeypatch.setattr(Crew, "judge", lambda _, tasks, *more: list(tasks) and [judged])
     save = entering.save
 
     def faulty(*about):

@@ -12,8 +12,8 @@ from attnlib.checks.practising.assigned import check
 from attnlib.checks.practising.difficulty import LEVELS
 from autograder.__main__ import main
 from autograder.building import build_course
-from autograder.grading import grade_course
 from autograder.grading.grade_course import How, grade
+from autograder.grading.workers import Crew
 from autograder.handing_out.assigning import assign, bugs_of, pool_of
 from autograder.handing_out.dealing import levels_for
 from autograder.handing_out.roster import read_roster
@@ -246,7 +246,7 @@ def test_it_is_graded_and_reported_as_a_lesson_is(made, tmp_path, monkeypatch):
         assert missed.students == ("bob",)
         assert missed.title in {bug["title"] for bug in dealt["bob"]}
 
-    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *_: [] if not list(tasks) else pytest.fail("again"))
+    monkeypatch.setattr(Crew, "judge", lambda _, tasks, *more: [] if not list(tasks) else pytest.fail("again"))
     again = {one.student: one.points for one in grade(layout, submitted, (), How(layers=probe()))}
     assert again == {name: one.points for name, one in graded.items()}
 

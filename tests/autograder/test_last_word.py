@@ -14,6 +14,7 @@ from tiny_course import POINTS, RIGHT, TINY, Class
 
 from autograder.__main__ import main
 from autograder.building import build_course
+from autograder.grading import grade_course
 from autograder.grading.grade_course import How
 from autograder.in_nbgrader.course_files import alone
 from autograder.judging import version
@@ -106,7 +107,7 @@ def test_who_goes_back_to_an_earlier_answer_is_answered_again(klass, watch):  # 
     ids=["written", "released"],
 )
 def test_a_disk_that_is_full_at_the_feedback_is_no_failure_of_the_attempt(exchange, monkeypatch, place, by):  # noqa: F811
-    monkeypatch.setattr(watching, "Crew", StandIn)
+    monkeypatch.setattr(grade_course, "Crew", StandIn)
     monkeypatch.setattr(watching, "AGAIN_SECONDS", 0.0)
     klass = Class(exchange.layout)
     exchange.hand_in("ann")

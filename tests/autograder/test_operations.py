@@ -21,7 +21,6 @@ from tiny_course import HANGS, POINTS, RIGHT, TINY, Class
 
 from autograder.grading import workers
 from autograder.grading.grade_course import How, grade
-from autograder.grading.workers import judge_all
 from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import ROOT
@@ -175,7 +174,8 @@ def test_a_submission_that_kills_its_worker_each_time_takes_no_other_with_it(mon
     monkeypatch.setattr(workers, "judge_task", deadly)
     names = ["a", "b", "deadly", "c", "d", "e", "f"]
     tasks = (Task(name, TINY, "", {}) for name in names)
-    judged = {one.student: one.problem for batch in judge_all(tasks, probe("none"), 2) for one in batch}
+    with contextlib.closing(workers.Crew(2)) as crew:
+        judged = {one.student: one.problem for batch in crew.judge(tasks, probe("none")) for one in batch}
     assert sorted(judged) == sorted(names)
     assert judged.pop("deadly") == "the grader's process died 3 times"
     assert set(judged.values()) == {None}
@@ -208,8 +208,9 @@ def test_few_submissions_are_held_at_a_time(monkeypatch):
             most = max(most, taken - done)
             yield Task(f"{number}", TINY, "", {"x": bytes(1000)})
 
-    for batch in judge_all(tasks(), probe("none"), 2):
-        done += len(batch)
+    with contextlib.closing(workers.Crew(2)) as crew:
+        for batch in crew.judge(tasks(), probe("none")):
+            done += len(batch)
     assert done == 300
     assert most <= 2 * workers.HELD + 2
 

@@ -7,11 +7,11 @@ import pytest
 from test_watch import StandIn, exchange, judged, settle, watch  # noqa: F401
 from tiny_course import POINTS, RIGHT, TINY, Class
 
+from autograder.grading import grade_course
 from autograder.grading.grade_course import How
 from autograder.judging.submission import Judged
 from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
-from autograder.watching import watch as watching
 from autograder.watching.arrivals import Exchange
 from autograder.watching.watch import Watch
 
@@ -28,7 +28,7 @@ def then_vanish(folder: Path, step: Callable) -> Callable:
 
 
 def test_an_attempt_that_vanishes_from_the_exchange_is_not_refused(exchange, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(watching, "Crew", StandIn)
+    monkeypatch.setattr(grade_course, "Crew", StandIn)
     klass = Class(exchange.layout)
     exchange.hand_in("ann")
     watch = Watch(exchange.layout, klass.course, Exchange(klass.course, [TINY]), How(layers=probe("none")))  # noqa: F811
@@ -55,7 +55,7 @@ def test_an_attempt_that_vanishes_from_a_folder_is_not_taken_for_an_empty_one(kl
                     yield [Judged(task.student, TINY, problem="there is no notebook")]
 
     klass.submit("a", RIGHT)
-    watch.crew = Reading(1)
+    watch.judges = Reading(1)
     watch.arrivals.look(set())
     with monkeypatch.context() as vanishing:
         if step == "look":

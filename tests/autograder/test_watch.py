@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 from tiny_course import POINTS, RIGHT, TINY, Class
 
+from autograder.grading import grade_course
 from autograder.grading.grade_course import How
 from autograder.in_nbgrader.course_files import alone
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
@@ -34,7 +35,7 @@ class StandIn:
     asked: ClassVar[list[str]] = []
 
     def __init__(self, size: int) -> None:
-        pass
+        self.size = size
 
     def get_ready(self, layers) -> None:
         self.asked.append("ready")
@@ -54,7 +55,7 @@ def watch(klass, monkeypatch) -> Watch:
     """A watch over the class's own folder, with a judge that is a stand-in, and a clock of ours."""
     klass.submitted.mkdir(exist_ok=True)
     StandIn.asked = []
-    monkeypatch.setattr(watching, "Crew", StandIn)
+    monkeypatch.setattr(grade_course, "Crew", StandIn)
     return make(klass)
 
 
@@ -207,7 +208,7 @@ def test_who_cannot_be_graded_is_told_why(klass, watch):
         def judge(self, tasks, layers):
             yield [Judged(task.student, TINY, problem="it is no <b>JSON</b>") for task in tasks]
 
-    watch.crew = NoJson(1)
+    watch.judges = NoJson(1)
     assert settle(watch) == 1
     page = (klass.layout.course / "feedback" / "a" / TINY / f"{TINY}.html").read_text(encoding="utf-8")
     assert "it is no &lt;b&gt;JSON&lt;/b&gt;" in page
@@ -220,7 +221,7 @@ def test_a_fault_of_the_grader_is_tried_again_and_then_left_to_grade(klass, watc
         def judge(self, tasks, layers):
             yield [Judged(task.student, TINY, problem="odd", fault="Traceback: odd") for task in tasks]
 
-    watch.crew = Faulty(1)
+    watch.judges = Faulty(1)
     monkeypatch.setattr(watching, "AGAIN_SECONDS", 0.0)
     assert settle(watch) == 0
     assert watch.round() == 0
@@ -238,7 +239,7 @@ def exchange(prepared, tmp_path) -> benchmark.Exchange:
 
 
 def test_two_attempts_of_a_student_in_the_exchange_are_answered_one_after_the_other(exchange, monkeypatch):
-    monkeypatch.setattr(watching, "Crew", StandIn)
+    monkeypatch.setattr(grade_course, "Crew", StandIn)
     StandIn.asked = []
     klass = Class(exchange.layout)
     for _ in range(2):
