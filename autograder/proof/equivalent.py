@@ -10,9 +10,8 @@ def _read() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     files = [Path(__file__).with_suffix(".toml"), *(package / "equivalent.toml" for package in course.OTHERS)]
     for file in filter(Path.is_file, files):
-        for group in tomllib.loads(file.read_text(encoding="utf-8"))["group"]:
-            for key in group["mutants"]:
-                found.setdefault(group["exercise"], {})[key] = group["reason"]
+        for exercise, reasons in tomllib.loads(file.read_text(encoding="utf-8")).items():
+            found.setdefault(exercise, {}).update({key: why for why, keys in reasons.items() for key in keys})
     return found
 
 
