@@ -16,7 +16,7 @@ from attnlib.checks.asking.observation import Asking, Memory
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.asking.window import go_on_handling, interrupts_held
 from attnlib.checks.course.another import another
-from attnlib.checks.standing.kept import in_a_notebook, note
+from attnlib.checks.standing.kept import in_a_notebook, note, running_shell
 from attnlib.checks.standing.own_code import keep_answer
 from attnlib.checks.standing.stale import remember_cells, staleness
 from attnlib.checks.verdict.judge import require_device, run_exercise
@@ -180,8 +180,7 @@ def grade(name: str, attempt: Any) -> float:
 
 
 def _show(report: Report) -> None:
-    ipython = sys.modules.get("IPython")
-    if ipython is not None and ipython.get_ipython() is not None:
+    if running_shell() is not None:
         from IPython.display import display
 
         display(report)

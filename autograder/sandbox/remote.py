@@ -5,11 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.attempt import Attempt, Shapes, Terms
 from attnlib.checks.asking.failure import REASONS, Failed, Failure
-from attnlib.checks.asking.inputs import values_in
+from attnlib.checks.asking.inputs import tensors_in, values_in
 from autograder.sandbox.process import Child
 from autograder.sandbox.template import Died
 
@@ -115,7 +114,7 @@ class RemoteSession:
         self._prepare("keep", numbers=dict(numbers))
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
-        self.given = [t for t in tree_leaves(list(inputs)) if isinstance(t, Tensor)]
+        self.given = tensors_in(list(inputs))
         self.values = len(values_in(list(inputs)))
         reply = self._ask("call", inputs=list(inputs), gradient=gradient)
         found = self._tensors(reply, len(self.outputs))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from attnlib.checks import exercises
 from attnlib.checks.course import find
 from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.practising.programs import wrong_lines
 from autograder.showing.errors import CourseError
 
 
@@ -32,13 +33,3 @@ def _shown(exercise: WrittenExercise, id: str) -> Iterator[str]:
     wrong = wrong_lines(exercise.right, exercise.programs[id])
     rows = [f"{'>' if number in wrong else ' '} {line}".rstrip() for number, line in enumerate(program, 1)]
     yield "\n".join([f"{exercise.name}: {told.title}", "", *rows])
-
-
-def wrong_lines(right: str, program: str) -> list[int]:
-    """Return the numbers, from 1, of the program's lines that differ from the right answer's.
-
-    >>> wrong_lines("a = 1", "a = 2")
-    [1]
-    """
-    matcher = difflib.SequenceMatcher(None, right.split("\n"), program.split("\n"), autojunk=False)
-    return [row + 1 for tag, _, _, start, end in matcher.get_opcodes() if tag != "equal" for row in range(start, end)]

@@ -72,7 +72,7 @@ def notebook(own, monkeypatch) -> Notebook:
 def another(monkeypatch) -> Notebook:
     """A notebook just started, beside the same folder."""
     fresh = Notebook()
-    monkeypatch.setattr(own_code, "_shell", lambda: fresh)
+    monkeypatch.setattr(own_code, "running_shell", lambda: fresh)
     return fresh
 
 
@@ -253,7 +253,7 @@ def test_a_folder_that_cannot_be_written_is_told_in_one_line(own, notebook, caps
 def test_a_real_shell_gives_what_is_needed(own, monkeypatch, capsys):
     start_ipython()  # where no other test has
     shell = get_ipython()
-    monkeypatch.setattr(own_code, "_shell", lambda: shell)
+    monkeypatch.setattr(own_code, "running_shell", lambda: shell)
     for cell in (IMPORTS, SCORES, "from attnlib.checks import check", 'check("attention_scores", attention_scores)'):
         assert shell.run_cell(cell, store_history=True).success
     assert "# mine" in (own / "lesson_02.py").read_text()

@@ -20,7 +20,7 @@ def test_what_is_kept_is_what_passed(own, monkeypatch, capsys):  # noqa: F811
     """Not what stands in a cell that failed, nor what stood there before a magic compiled it."""
     start_ipython()
     shell = get_ipython()
-    monkeypatch.setattr(own_code, "_shell", lambda: shell)
+    monkeypatch.setattr(own_code, "running_shell", lambda: shell)
     asked = 'check("attention_scores", attention_scores)'
     for cell in (IMPORTS, SCORES, "from attnlib.checks import check", f"1 / 0\n{HALF}", asked):
         shell.run_cell(cell, store_history=True)
@@ -73,7 +73,7 @@ for number in range(200):
     cell = f"def {exercise.name}():\\n    return {number}"
     exec(cell, names)
     history = SimpleNamespace(input_hist_parsed=["", cell])
-    own_code._shell = lambda: SimpleNamespace(user_ns=names, history_manager=history)
+    own_code.running_shell = lambda: SimpleNamespace(user_ns=names, history_manager=history)
     said = own_code.keep_answer(exercise, names[exercise.name], lambda *_: True)
     assert said.startswith("Kept in"), said
 """

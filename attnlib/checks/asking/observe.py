@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from attnlib.checks.asking.attempt import Attempt, Local, Session, Terms
 from attnlib.checks.asking.failure import Failed
 from attnlib.checks.asking.given import MODEL
-from attnlib.checks.asking.inputs import have_same_numbers, values_in
+from attnlib.checks.asking.inputs import have_same_numbers, tensors_in, values_in
 from attnlib.checks.asking.observation import AS_IN_A_NOTEBOOK, Asking, Observation
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Probe
@@ -263,6 +263,6 @@ def _note_gradients(
     carrying = [t for t in asked.outputs if t.requires_grad]
     found = iter(torch.autograd.grad(loss, carrying, allow_unused=True))
     cotangents = [next(found) if t.requires_grad else None for t in asked.outputs]
-    leaves = [t for t in tree_leaves(asked.inputs) if isinstance(t, Tensor) and t.is_floating_point()]
+    leaves = [t for t in tensors_in(asked.inputs) if t.is_floating_point()]
     names = [*(f"input {i}" for i in range(len(leaves))), *sorted(asked.shapes or {})]
     seen.gradients = dict(zip(names, asked.session.backward(cotangents), strict=True))

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.given import MODEL
+from attnlib.checks.asking.inputs import tensors_in
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Inputs
 
@@ -41,8 +41,7 @@ class Promise:
 def tensors_of(exercise: Exercise, case: Case) -> list[Tensor]:
     """The tensors among the inputs of the judged call."""
     inputs = case.inputs(Draw(exercise.name, "promised", dtype=case.dtype))
-    judged = inputs[1] if exercise.kind == "module" else inputs
-    return [leaf for leaf in tree_leaves(judged) if isinstance(leaf, Tensor)]
+    return tensors_in(inputs[1] if exercise.kind == "module" else inputs)
 
 
 def _has_tensors(exercise: Exercise, case: Case) -> bool:
@@ -98,7 +97,7 @@ PROMISES = (
     ),
     Promise(
         "a second call with the same objects",
-        lambda case: case.twice,
+        lambda case: bool(case.after),
         lambda _exercise, case: {"name": "called a second time, with other numbers", "after": (case.inputs,)},
         _has_tensors,
     ),

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
+from attnlib.checks.asking.inputs import tensors_in
 from attnlib.checks.exercise import Exercise, Misconception
 
 
@@ -34,8 +35,7 @@ def keeps_first_answer(call: Call) -> Any:
     next call, although the numbers have changed. Compute everything from the arguments.
     """
     of_a_module = call.exercise.kind == "module"
-    tensors = [t for t in tree_leaves(call.inputs) if isinstance(t, Tensor)]
-    key = () if of_a_module else tuple((t.shape, t.dtype, t.device.type) for t in tensors)
+    key = () if of_a_module else tuple((t.shape, t.dtype, t.device.type) for t in tensors_in(call.inputs))
     if key not in call.kept:
         result = call.answer(*call.inputs)
         call.kept[key] = result if of_a_module else tree_map_only(Tensor, lambda t: t.detach().clone(), result)
@@ -93,7 +93,7 @@ def mishandled(exercise: Exercise, right: Any) -> Iterator[Misconception]:
     """The mistakes that this exercise can have, each with the right answer handled so."""
     is_module = exercise.kind == "module"
     called = exercise.reference.forward if is_module else exercise.reference
-    twice = any(case.twice for case in exercise.cases)
+    twice = any(case.after for case in exercise.cases)
     masked = is_module and any(p.default is None for p in inspect.signature(called).parameters.values())
     possible = {
         keeps_first_answer: twice,

@@ -6,8 +6,8 @@ from itertools import combinations
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
+from attnlib.checks.asking.inputs import tensors_in
 from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise
@@ -141,26 +141,22 @@ def _arguments(exercise: Exercise, trial: Trial) -> list[tuple[str, object]]:
     return [*zip(sizes, trial.expected.sizes, strict=False), *inputs]
 
 
-def _tensors(trial: Trial) -> list[Tensor]:
-    return [t for t in tree_leaves(trial.expected.inputs) if isinstance(t, Tensor)]
-
-
 def _earlier(trial: Trial) -> set[str]:
     """Describe the calls before the judged one: with a mask, of the same sizes, of other sizes."""
-    shapes = [[t.shape for t in tree_leaves(make(Draw())) if isinstance(t, Tensor)] for make in trial.case.after]
-    judged = [t.shape for t in _tensors(trial)]
+    shapes = [[t.shape for t in tensors_in(make(Draw()))] for make in trial.case.after]
+    judged = [t.shape for t in tensors_in(trial.expected.inputs)]
     more = {"a mask" for earlier in shapes if len(earlier) > len(judged)}
     return more | {"the same sizes" if e == judged else "other sizes" for e in shapes if len(e) == len(judged)}
 
 
 def _axes(trial: Trial) -> int:
-    tensors = [] if trial.case.other_device or trial.case.raises else _tensors(trial)
+    tensors = [] if trial.case.other_device or trial.case.raises else tensors_in(trial.expected.inputs)
     return tensors[0].dim() if tensors else 0
 
 
 def _batch(trial: Trial) -> int:
     """The length of the batch; 0 where nothing was compared, or there is none."""
-    tensors = _tensors(trial)
+    tensors = tensors_in(trial.expected.inputs)
     enough = 2 if tensors and not tensors[0].is_floating_point() else 3
     listed = any(isinstance(value, list | tuple) for value in trial.expected.inputs)
     return tensors[0].shape[0] if tensors and not listed and _axes(trial) >= enough else 0
@@ -193,10 +189,10 @@ TRAITS = (
     Trait("input_not_changed", _fails_as("mutation", "untouched"), _wrong),
     Trait("gradient_of_something_else", lambda t: t.case.gradient and not values_wrong(t), _fails_as("gradient")),
     Trait("not_refused", lambda t: t.case.raises or t.case.part == "error", values_wrong),
-    _of_values("with_a_mask", lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t))),
+    _of_values("with_a_mask", lambda t: any(tensor.dtype == torch.bool for tensor in tensors_in(t.expected.inputs))),
     _of_values("in_contiguous_memory_only", lambda t: t.case.strided),
     _of_values("for_small_scores_only", lambda t: t.case.times > 1),
-    _of_values("at_the_first_call_only", lambda t: t.case.twice),
+    _of_values("at_the_first_call_only", lambda t: bool(t.case.after)),
     _of_values("kept_for_the_same_sizes", lambda t: _earlier(t) == {"the same sizes"}),
     _of_values("kept_whatever_the_sizes", lambda t: "other sizes" in _earlier(t)),
     _of_values("kept_from_a_masked_call", lambda t: "a mask" in _earlier(t)),

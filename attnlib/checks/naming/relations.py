@@ -6,8 +6,8 @@ from itertools import combinations, permutations
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
+from attnlib.checks.asking.inputs import tensors_in
 from attnlib.checks.trial.trial import Trial
 
 Relation = Callable[[Tensor, Tensor, Trial], bool | str]
@@ -202,8 +202,8 @@ def _rows_with_a_term(want: Tensor, have: Tensor, trial: Trial) -> bool:
 
 
 def _inputs(want: Tensor, trial: Trial) -> list[Tensor]:
-    tensors = [t for t in tree_leaves(trial.expected.inputs) if isinstance(t, Tensor) and t.is_floating_point()]
-    return [t.double() for t in tensors if t.shape == want.shape]
+    tensors = tensors_in(trial.expected.inputs)
+    return [t.double() for t in tensors if t.is_floating_point() and t.shape == want.shape]
 
 
 def _plus_an_input(want: Tensor, have: Tensor, trial: Trial) -> bool:

@@ -1,10 +1,8 @@
 """The open bug with its code, or the open question with its options, and the hints and wrong answers so far."""
 
 import random
-import sys
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from attnlib.checks.course.asked_again import AskedAgain, Question
 from attnlib.checks.practising.bug import Bug
@@ -12,6 +10,7 @@ from attnlib.checks.practising.difficulty import LEVELS
 from attnlib.checks.practising.quiz import LETTERS, explanations, hints
 from attnlib.checks.practising.symptom import symptom_of
 from attnlib.checks.practising.table import Row
+from attnlib.checks.standing.kept import in_a_notebook, running_shell
 from attnlib.checks.verdict.report import Section
 
 
@@ -181,9 +180,7 @@ def lettered(options: dict[str, str]) -> str:
 
 def next_cell(code: str) -> bool:
     """Put the code into the next cell of a notebook; False outside a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell: Any = ipython.get_ipython() if ipython is not None else None
-    if getattr(shell, "kernel", None) is None:
+    if not in_a_notebook():
         return False
-    shell.set_next_input(code)
+    running_shell().set_next_input(code)
     return True

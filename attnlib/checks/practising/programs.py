@@ -34,13 +34,30 @@ def changes(right: str, wrong: str) -> tuple[Change, ...]:
     >>> changes("a = 1\nb = 2", "a = 1\nb = 3")
     (Change(lines=(2,), repair='b = 2'),)
     """
-    ours, theirs = right.split("\n"), wrong.split("\n")
-    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
+    ours = right.split("\n")
     return tuple(
         Change(tuple(range(start + 1, stop + 1)), "\n".join(ours[first:last]))
-        for tag, first, last, start, stop in matcher.get_opcodes()
-        if tag != "equal"
+        for first, last, start, stop in differences(right, wrong)
     )
+
+
+def differences(right: str, wrong: str) -> list[tuple[int, int, int, int]]:
+    r"""Return each range of rows in the right program with the range that replaces it in the wrong one.
+
+    >>> differences("a = 1\nb = 2", "a = 1\nb = 3")
+    [(1, 2, 1, 2)]
+    """
+    matcher = difflib.SequenceMatcher(None, right.split("\n"), wrong.split("\n"), autojunk=False)
+    return [(first, last, start, stop) for tag, first, last, start, stop in matcher.get_opcodes() if tag != "equal"]
+
+
+def wrong_lines(right: str, wrong: str) -> list[int]:
+    """Return the numbers, from 1, of the wrong program's lines that differ from the right one's.
+
+    >>> wrong_lines("a = 1", "a = 2")
+    [1]
+    """
+    return [row + 1 for *_, start, stop in differences(right, wrong) for row in range(start, stop)]
 
 
 def with_imports(right: str, wrong: str) -> tuple[str, str]:

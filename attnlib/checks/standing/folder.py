@@ -1,13 +1,11 @@
 """Find the learner's own package: `my_attention/`, beside the notebooks."""
 
 import os
-import sys
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from attnlib.checks.standing.kept import PLACE as PROGRESS
-from attnlib.checks.standing.kept import in_a_notebook
+from attnlib.checks.standing.kept import in_a_notebook, running_shell
 from attnlib.checks.standing.kept import shown as shown_in_full
 
 PLACE = "ATTNLIB_MY_ATTENTION"
@@ -36,7 +34,7 @@ def is_off() -> bool:
 
 def beside_the_notebook() -> Path:
     """Return the notebook's folder, from VS Code or Jupyter, or else where the kernel was started (as on Colab)."""
-    shell: Any = sys.modules["IPython"].get_ipython()
+    shell = running_shell()
     for place in (shell.user_ns.get("__vsc_ipynb_file__"), os.environ.get("JPY_SESSION_NAME")):
         notebook = Path(str(place))
         if notebook.suffix == ".ipynb" and notebook.is_absolute() and notebook.parent.is_dir():

@@ -130,8 +130,13 @@ def shown(path: Path) -> str:
 
 def in_a_notebook() -> bool:
     """True if this process is a notebook's kernel, in any editor."""
+    return getattr(running_shell(), "kernel", None) is not None
+
+
+def running_shell() -> Any:
+    """Return IPython's shell, without importing IPython; None outside of one."""
     ipython = sys.modules.get("IPython")
-    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+    return None if ipython is None else ipython.get_ipython()
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:

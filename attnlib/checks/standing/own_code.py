@@ -13,7 +13,7 @@ from typing import Any
 
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.standing.folder import day, own_folder, shown
-from attnlib.checks.standing.kept import locked
+from attnlib.checks.standing.kept import locked, running_shell
 from attnlib.checks.standing.own_file import ABOUT, answers_in, changed_in, with_answer
 from attnlib.checks.standing.own_source import PACKAGE, NotKept, own_source
 from attnlib.checks.standing.stale import cell_of
@@ -32,7 +32,7 @@ def keep_answer(exercise: Exercise, attempt: Any, passes: Passes, *, even_if_edi
     earlier answer to the same exercise goes to `history/`. A file that was edited by hand stays as it is, unless the
     learner says otherwise; and so does one in which the answer would not pass, or others would not any more.
     """
-    place, shell = own_folder(), _shell()
+    place, shell = own_folder(), running_shell()
     if place is None or shell is None or exercise.kind == "choice":
         return ""
     file = place / f"lesson_{exercise.lesson[:2]}.py"
@@ -141,11 +141,6 @@ def write_own(file: Path, text: str) -> None:
         if before not in (None, text):
             _append(file.parent / HISTORY / file.name, f"# until {day(date.today())}\n{before}\n")
         _write(file, text)
-
-
-def _shell() -> Any:
-    ipython = sys.modules.get("IPython")
-    return None if ipython is None else ipython.get_ipython()
 
 
 def _name_of(attempt: Any, exercise: str, written: dict[str, Any]) -> str:

@@ -9,13 +9,14 @@ import inspect
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
 from typing import Any
+
+from attnlib.checks.standing.kept import running_shell
 
 MOST_BYTES = 2 << 20  # of a notebook's file: larger ones take longer to read than the sentence is worth
 
@@ -34,7 +35,7 @@ RAN: dict[int, Ran] = {}
 
 def remember_cells() -> None:
     """From now on, note how each cell of this kernel ends."""
-    if (shell := _shell()) is not None:
+    if (shell := running_shell()) is not None:
         shell.events.register("post_run_cell", _note)
 
 
@@ -43,14 +44,9 @@ def _note(result: Any) -> None:
         RAN[result.execution_count] = Ran(not result.success, time.time())
 
 
-def _shell() -> Any:
-    ipython = sys.modules.get("IPython")
-    return None if ipython is None else ipython.get_ipython()
-
-
 def staleness(attempt: Any) -> str:
     """Say why the notebook's answer isn't the one that was judged, as a clause; empty if it may well be."""
-    shell, name = _shell(), getattr(attempt, "__name__", "")
+    shell, name = running_shell(), getattr(attempt, "__name__", "")
     number = cell_of(attempt, shell)
     if not number or shell.user_ns.get(name) is not attempt:
         return ""

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.failure import RETURNED, Failure
+from attnlib.checks.asking.inputs import tensors_in
 from attnlib.checks.asking.observation import Measured, Observation, both_shapes
 from attnlib.checks.asking.observe import input_names
 from attnlib.checks.exercise import Case, Exercise
@@ -193,7 +193,7 @@ def _dtype_difference(exercise: Exercise, case: Case, expected: Observation, got
 
 def _are_floating(inputs: object) -> bool:
     """True if any input is floating: a table made from sizes alone has a dtype of its own."""
-    return any(t.is_floating_point() for t in tree_leaves(inputs) if isinstance(t, Tensor))
+    return any(t.is_floating_point() for t in tensors_in(inputs))
 
 
 def agreeing_outputs(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> set[str]:
@@ -293,6 +293,6 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
 def _leaf_names(exercise: Exercise, seen: Observation) -> dict[str, str]:
     names: list[str] = []
     for name, value in zip(input_names(exercise), seen.inputs, strict=False):
-        leaves = [t for t in tree_leaves(value) if isinstance(t, Tensor) and t.is_floating_point()]
+        leaves = [t for t in tensors_in(value) if t.is_floating_point()]
         names += [name] if len(leaves) == 1 else [f"{name}[{i}]" for i in range(len(leaves))]
     return {f"input {i}": name for i, name in enumerate(names)}

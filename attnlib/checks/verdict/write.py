@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.given import seen
+from attnlib.checks.asking.inputs import tensors_in
 from attnlib.checks.asking.observation import Observation
 from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.asking.ready_made import instead
@@ -203,7 +203,7 @@ def _described_inputs(exercise: Exercise, trial: Trial) -> str:
         if isinstance(value, Tensor):
             dtype = trial.case.dtype if value.is_floating_point() else value.dtype
             described.append(f"{name} {tuple(value.shape)} {str(dtype).removeprefix('torch.')}")
-        elif tensors := [t for t in tree_leaves(value) if isinstance(t, Tensor)]:
+        elif tensors := tensors_in(value):
             numbers = value.items() if isinstance(value, dict) else ()
             told = [f"{key} = {number}" for key, number in numbers if isinstance(number, int)]
             count = f"{len(tensors)} tensor{'s' if len(tensors) > 1 else ''}"

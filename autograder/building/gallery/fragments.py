@@ -1,22 +1,11 @@
 """The wrong line as shown to a reader: with its function around it, and beside the right one."""
 
-import difflib
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from attnlib.checks.practising.programs import differences, wrong_lines
+
 MISSING = "# a line is missing here"
-Change = tuple[int, int, int, int]
-"""A range of rows in the right answer, and the range in the program that replaces it."""
-
-
-def changes(right: str, program: str) -> list[Change]:
-    r"""The line ranges in which the two programs differ.
-
-    >>> changes("a = 1\nb = 2", "a = 1\nb = 3")
-    [(1, 2, 1, 2)]
-    """
-    matcher = difflib.SequenceMatcher(None, right.split("\n"), program.split("\n"), autojunk=False)
-    return [tuple(rows) for tag, *rows in matcher.get_opcodes() if tag != "equal"]  # type: ignore[misc]
 
 
 def in_context(right: str, program: str) -> tuple[str, list[int]]:
@@ -31,9 +20,9 @@ def in_context(right: str, program: str) -> tuple[str, list[int]]:
     >>> wrong
     [4]
     """
-    rows, found = program.split("\n"), changes(right, program)
+    rows, found = program.split("\n"), differences(right, program)
     missing = {start: first for first, _, start, end in found if start == end}
-    wrong = {row for _, _, start, end in found for row in range(start, end)}
+    wrong = {line - 1 for line in wrong_lines(right, program)}
     around = {start - 1 for _, _, start, _ in found} | missing.keys()
     kept = {row for row in wrong | around if 0 <= row < len(rows) and rows[row].strip()}
     kept |= {head for row in kept for head in _heads(rows, row)}
@@ -77,7 +66,7 @@ def repair(right: str, program: str) -> str:
     """
     was, now = program.split("\n"), right.split("\n")
     hunks = []
-    for first, last, start, end in changes(right, program):
+    for first, last, start, end in differences(right, program):
         lines = textwrap.dedent("\n".join([*was[start:end], *now[first:last]])).split("\n")
         signs = ["-"] * (end - start) + ["+"] * (last - first)
         hunks.append("\n".join(f"{sign}{line}" for sign, line in zip(signs, lines, strict=True)))
@@ -87,5 +76,4 @@ def repair(right: str, program: str) -> str:
 def wrong_rows(right: str, program: str) -> str:
     """The wrong lines alone, or a note that a line is missing."""
     rows = program.split("\n")
-    found = [row for _, _, start, end in changes(right, program) for row in rows[start:end]]
-    return textwrap.dedent("\n".join(found)) or MISSING
+    return textwrap.dedent("\n".join(rows[line - 1] for line in wrong_lines(right, program))) or MISSING

@@ -11,8 +11,9 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer, PythonLexer
 
+from attnlib.checks.practising.programs import differences, wrong_lines
 from attnlib.checks.verdict.report import parts_line
-from autograder.building.gallery.fragments import changes, in_context, repair, wrong_rows
+from autograder.building.gallery.fragments import in_context, repair, wrong_rows
 from autograder.building.gallery.mistakes import Mistake, Place
 from autograder.building.gallery.seen import Seen
 from autograder.building.gallery.symptom_texts import FAMILIES, SYMPTOMS
@@ -46,12 +47,12 @@ class Page:
 
 def anchor(name: str) -> str:
     """The address of an exercise on its lesson's list of mistakes, as docutils writes it."""
-    return "exercise-" + re.sub(r"[^a-z0-9]+", "-", name.lower())
+    return f"exercise-{_slug(name)}"
 
 
 def task(name: str) -> str:
     """The address of an exercise in its lesson."""
-    return "task-" + re.sub(r"[^a-z0-9]+", "-", name.lower())
+    return f"task-{_slug(name)}"
 
 
 def heading(mistake: Mistake) -> str:
@@ -96,10 +97,7 @@ def _page(one: Seen, titles: Mapping[str, str], lines: Mapping[tuple[object, ...
         still=still if "✓" in (still := parts_line(one.report)) else "",
         reasons=_reasons(mistake),
         repair=_code(repair(first.right, first.program), diff=True),
-        program=_code(
-            first.program,
-            [row + 1 for *_, start, end in changes(first.right, first.program) for row in range(start, end)],
-        ),
+        program=_code(first.program, wrong_lines(first.right, first.program)),
         threads=mistake.threads,
         lessons=_by_lesson(mistake, titles),
         more_programs=_more_programs(mistake),
@@ -222,7 +220,7 @@ def _lines(place: Place) -> list[tuple[object, ...]]:
         return []
     return [
         (place.exercise.name, row)
-        for first, last, *_ in changes(place.right, place.program)
+        for first, last, *_ in differences(place.right, place.program)
         for row in range(first, last)
     ]
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from attnlib.checks import Exercise
+from attnlib.checks.asking.inputs import tensors_in
 from attnlib.checks.naming.error_readers import MEANING
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
@@ -29,7 +29,7 @@ def symptoms(exercise: Exercise, trials: Trials, *, leaks: bool) -> list[str]:
         found += [id for id, shows in OF_TRAINING.items() if any(shows(trial) for trial in wrong)]
     found += [id for id, shows in ALWAYS.items() if all(shows(trial) for trial in wrong)]
     found += [id for id, has in ONLY.items() if all(has(t) for t in wrong) and any(not has(t) for t in right)]
-    if any(not trial.case.twice for trial in right) and next(t for t in trials if t.difference is not None).case.twice:
+    if any(not trial.case.after for trial in right) and next(t for t in trials if t.difference is not None).case.after:
         found.append("second_call")  # a kept value may spoil any later case
     named = (
         broken_contract(trials),
@@ -101,7 +101,8 @@ def _future_opened(trial: Trial) -> bool:
 
 def _is_masked(trial: Trial) -> bool:
     """True if there is a mask among the inputs, or the answer makes a causal mask of its own."""
-    return trial.case.probe is None and (any(t.dtype == torch.bool for t in _tensors(trial)) or _is_triangle(trial))
+    masked = any(t.dtype == torch.bool for t in tensors_in(trial.expected.inputs))
+    return trial.case.probe is None and (masked or _is_triangle(trial))
 
 
 def _is_triangle(trial: Trial) -> bool:
@@ -142,10 +143,6 @@ def _size(trial: Trial, below: float, above: float) -> bool:
     """True if every output's norm lies between `below` and `above` times the right one's."""
     sizes = [(float(w.norm()), float(h.norm())) for w, h in _pairs(trial) if _is_finite(w) and _is_finite(h)]
     return bool(sizes) and all(below * right < size < above * right for right, size in sizes)
-
-
-def _tensors(trial: Trial) -> list[Tensor]:
-    return [t for t in tree_leaves(trial.expected.inputs) if isinstance(t, Tensor)]
 
 
 ONCE: dict[str, Callable[[Trial], bool]] = {
@@ -192,7 +189,7 @@ ONLY: dict[str, Callable[[Trial], bool]] = {
     "float64": lambda t: t.case.dtype == torch.float64,
     "not_contiguous": lambda t: t.case.strided,
     "large_scores": lambda t: t.case.times > 1 or t.case.part == "large scores",
-    "masked": lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t)),
+    "masked": lambda t: any(tensor.dtype == torch.bool for tensor in tensors_in(t.expected.inputs)),
     "refusals": lambda t: t.case.raises or t.case.part == "error",
 }
 """Properties that all wrong cases have, and not all right ones."""
