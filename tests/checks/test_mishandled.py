@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks import Case, Exercise
+from attnlib.checks.course.tensors import handled
+from attnlib.checks.course.wronglines import made
 from attnlib.checks.draw import Draw
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
@@ -244,7 +246,7 @@ def said(table: Observed, attempt: Any) -> str | None:
 
 
 def mishandled(exercise: Any, how: Callable[[Answer, Inputs], Any]) -> Any:
-    return exercise.handled(lambda call: how(call.answer, call.inputs))
+    return handled(exercise, made(exercise.right, exercise.name), lambda call: how(call.answer, call.inputs))
 
 
 def test_what_is_wrong_with_a_tensor_is_rejected_and_told(table: Observed) -> None:

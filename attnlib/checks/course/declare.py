@@ -10,7 +10,7 @@ from typing import Any
 from attnlib.checks import course
 from attnlib.checks.course.promises import promised
 from attnlib.checks.course.right import plain_answer, plain_source
-from attnlib.checks.course.tensors import Handle, handled, mishandled
+from attnlib.checks.course.tensors import mishandled
 from attnlib.checks.course.usual import as_given
 from attnlib.checks.course.wronglines import BadCatalogue, NoPlace, WrongLine, applied, made, read
 from attnlib.checks.exercise import Exercise, Misconception
@@ -124,10 +124,6 @@ class WrittenExercise(Exercise):
             raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips: {', '.join(sorted(unknown))}")
         return tuple(filter(self._stays, told))
 
-    def handled(self, handle: Handle) -> Any:
-        """Return the right answer with every call wrapped in this way."""
-        return handled(self, made(self.right, self.name), handle)
-
     @cached_property
     def _wrong(self) -> tuple[Wrong, ...]:
         if self.kind == "choice":
@@ -190,6 +186,11 @@ class WrittenExercise(Exercise):
             except NoPlace:
                 continue
         raise NoPlace(slip.id)
+
+
+def prediction(**told: Any) -> WrittenExercise:
+    """Declare a question for one point, whose `reference` is the right letter."""
+    return WrittenExercise(kind="choice", parts={"prediction": 1}, **told)
 
 
 def _together(one: Misconception, other: Misconception) -> dict[str, Any]:

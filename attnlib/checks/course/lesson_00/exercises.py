@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlib.checks.asking.ready_made import EINSUM
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case
@@ -26,12 +26,10 @@ def _one_in_both(draw: Draw) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-PREDICT_LARGEST_DOT = WrittenExercise(
+PREDICT_LARGEST_DOT = prediction(
     name="predict_largest_dot",
     lesson=LESSON,
     contract='"A", "B", "C" or "D": which word has the largest dot product with “the”, by letter counts?',
-    parts={"prediction": 1},
-    kind="choice",
     reference="B",
     explanation="“street” has two t's and two e's, so its dot product with “the” is 2 + 2 = 4. The word “the” gets "
     "only 1 + 1 + 1 = 3 with itself. A long vector can beat a perfect match.",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import attnlib
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Inputs
@@ -26,12 +26,10 @@ class QKVProjection(attnlib.QKVProjection):
         super().__init__(d_model, d_k, d_v, bias=bias)
 
 
-PREDICT_QUERY_OF_IT = WrittenExercise(
+PREDICT_QUERY_OF_IT = prediction(
     name="predict_query_of_it",
     lesson=LESSON,
     contract='"A", "B", "C" or "D": is the query of “it” the same in both sentences?',
-    parts={"prediction": 1},
-    kind="choice",
     reference="A",
     explanation="The same token has the same row of the table, and the same row times the same matrix is the same "
     "query. A projection never looks at another word. Only attention, in lesson 02, lets one word learn about another.",

@@ -11,7 +11,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.asking.ready_made import ATTENTION, SOFTMAX
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
@@ -261,12 +261,10 @@ SOFTMAX_EXERCISE = WrittenExercise(
 )
 
 
-PREDICT_DOT_SPREAD = WrittenExercise(
+PREDICT_DOT_SPREAD = prediction(
     name="predict_dot_spread",
     lesson=LESSON,
     contract="the standard deviation of the dot product of two random vectors with d = 256",
-    kind="choice",
-    parts={"choice": 1},
     reference="B",
     explanation="Each of the 256 terms has variance 1, variances of independent terms add up to 256, and the standard "
     "deviation is the root of that: √256 = 16.",
@@ -463,12 +461,10 @@ TRAIN_HEAD = WrittenExercise(
 )
 
 
-PREDICT_SWAPPED_WORDS = WrittenExercise(
+PREDICT_SWAPPED_WORDS = prediction(
     name="predict_swapped_words",
     lesson=LESSON,
     contract="what self-attention makes of a sentence in which two words are swapped",
-    kind="choice",
-    parts={"choice": 1},
     reference="B",
     explanation="Each output is made from one query and the same eleven pairs of keys and values. A sum doesn't depend "
     "on their order, so every word gets what it got before, at its new position.",

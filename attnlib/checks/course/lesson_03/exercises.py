@@ -14,7 +14,7 @@ from attnlib.checks.asking.given import described
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.by_hand import nearly
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import only_built, usual_cases
 from attnlib.checks.draw import Draw
@@ -370,12 +370,10 @@ HEAD_CONTRIBUTIONS = WrittenExercise(
     without=("over_heads_and_sentences",),
 )
 
-PREDICT_RESHAPED_HEADS = WrittenExercise(
+PREDICT_RESHAPED_HEADS = prediction(
     name="predict_reshaped_heads",
     lesson=LESSON,
     contract="what the first head sees when heads are made by reshape alone",
-    kind="choice",
-    parts={"choice": 1},
     reference="B",
     explanation="reshape leaves the numbers in order and only breaks the lines elsewhere. In that order, the first "
     "third of the numbers is the first four words, all nine columns of each. Every word is cut into three rows.",

@@ -11,7 +11,7 @@ import attnlib
 from attnlib.checks.asking.given import described, made
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.right import plain_answer
 from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import FEW_LEFT, only_built, usual_cases
@@ -493,23 +493,19 @@ MEND_DECODER_ATTENTION = WrittenExercise(
 )
 
 
-PREDICT_SHUFFLED_MEMORY = WrittenExercise(
+PREDICT_SHUFFLED_MEMORY = prediction(
     name="predict_shuffled_memory",
     lesson=LESSON,
     contract="what happens to output and weights when the words of the memory are shuffled",
-    kind="choice",
-    parts={"choice": 1},
     reference="C",
     explanation="Each key moves together with its value. Every query finds the same pairs, gives them the same "
     "weights, and adds up the same terms. Only the columns of the table are in another order.",
 )
 
-PREDICT_LONGER_SOURCE = WrittenExercise(
+PREDICT_LONGER_SOURCE = prediction(
     name="predict_longer_source",
     lesson=LESSON,
     contract="what lets a question find its digit when the text before it gets longer",
-    kind="choice",
-    parts={"choice": 1},
     reference="B",
     explanation="The ten questions are parameters, and don't depend on the date at all. The digit brings its key along "
     "when it moves, and the same query fits the same key at the new position.",

@@ -10,9 +10,9 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.lesson_05.models import INVENT_CONTROL, LOSSES_BY_PLACE, REACH, TRAIN_WRITER
-from attnlib.checks.course.usual import FEW_LEFT, usual_cases
+from attnlib.checks.course.usual import FEW_LEFT, of_sizes, usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
@@ -22,10 +22,6 @@ LESSON = "05_causal_attention"
 def _causal_mask(q_len: int, k_len: int, window: int | None = None) -> Tensor:
     """The contract's form, without the device."""
     return attnlib.causal_mask(q_len, k_len) if window is None else attnlib.sliding_window_mask(q_len, k_len, window)
-
-
-def _lengths_of(*sizes: int, name: str, part: str = "values", hidden: bool = False) -> Case:
-    return Case(name=name, inputs=lambda draw: sizes, part=part, hidden=hidden)
 
 
 _UNEVEN = "more keys than queries, or fewer"
@@ -39,22 +35,22 @@ CAUSAL_MASK = WrittenExercise(
     reference=_causal_mask,
     forbidden=("attnlib.causal_mask", "attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
     cases=(
-        _lengths_of(5, 5, name="as many queries as keys"),
-        _lengths_of(2, 2, name="two words"),
-        _lengths_of(1, 1, name="one word"),
-        _lengths_of(3, 7, name="more keys than queries", part=_UNEVEN),
-        _lengths_of(1, 5, name="one new query", part=_UNEVEN),
-        _lengths_of(5, 2, name="more queries than keys", part=_UNEVEN),
-        _lengths_of(7, 7, 3, name="seven words, a window of 3", part="window"),
-        _lengths_of(5, 5, 1, name="a window of 1", part="window"),
-        _lengths_of(5, 5, 9, name="a window longer than the text", part="window"),
-        _lengths_of(3, 7, 2, name="a window, and more keys than queries", part="window"),
-        _lengths_of(5, 3, 2, name="a window, and more queries than keys", part="window"),
-        _lengths_of(11, 11, name="a longer text", hidden=True),
-        _lengths_of(2, 13, name="two new queries", part=_UNEVEN, hidden=True),
-        _lengths_of(7, 5, name="two queries before the first key", part=_UNEVEN, hidden=True),
-        _lengths_of(13, 13, 4, name="a longer text, a window of 4", part="window", hidden=True),
-        _lengths_of(1, 6, 4, name="one new query, a window of 4", part="window", hidden=True),
+        of_sizes("as many queries as keys", 5, 5),
+        of_sizes("two words", 2, 2),
+        of_sizes("one word", 1, 1),
+        of_sizes("more keys than queries", 3, 7, part=_UNEVEN),
+        of_sizes("one new query", 1, 5, part=_UNEVEN),
+        of_sizes("more queries than keys", 5, 2, part=_UNEVEN),
+        of_sizes("seven words, a window of 3", 7, 7, 3, part="window"),
+        of_sizes("a window of 1", 5, 5, 1, part="window"),
+        of_sizes("a window longer than the text", 5, 5, 9, part="window"),
+        of_sizes("a window, and more keys than queries", 3, 7, 2, part="window"),
+        of_sizes("a window, and more queries than keys", 5, 3, 2, part="window"),
+        of_sizes("a longer text", 11, 11, hidden=True),
+        of_sizes("two new queries", 2, 13, part=_UNEVEN, hidden=True),
+        of_sizes("two queries before the first key", 7, 5, part=_UNEVEN, hidden=True),
+        of_sizes("a longer text, a window of 4", 13, 13, 4, part="window", hidden=True),
+        of_sizes("one new query, a window of 4", 1, 6, 4, part="window", hidden=True),
     ),
     example=lambda: (3, 4, 2),
     catalogues=("masks",),
@@ -108,11 +104,9 @@ RENORMALISED_CAUSAL_WEIGHTS = WrittenExercise(
 )
 
 
-def _scores_and_mask(
-    draw: Draw, *, shape: tuple[int, ...], mask: tuple[int, ...], scale: float = 1.3
-) -> tuple[Tensor, Tensor]:
+def _scores_and_mask(draw: Draw, *, shape: tuple[int, ...], mask: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Scores, and a mask with two open keys or more in every row, and one blocked key or more."""
-    return draw.normal(*shape, scale=scale, shift=0.4), _some_open(draw, mask)
+    return draw.normal(*shape, scale=1.3, shift=0.4), _some_open(draw, mask)
 
 
 def _some_open(draw: Draw, shape: tuple[int, ...]) -> Tensor:
@@ -605,24 +599,20 @@ PACKED_CAUSAL = WrittenExercise(
 )
 
 
-PREDICT_ZEROED_FUTURE = WrittenExercise(
+PREDICT_ZEROED_FUTURE = prediction(
     name="predict_zeroed_future",
     lesson=LESSON,
     contract="whether the past learns of the future when future weights are set to zero after the softmax",
-    kind="choice",
-    parts={"choice": 1},
     reference="C",
     explanation="Every weight of the softmax is divided by a sum over all keys, future ones included. A large future "
     "score makes that sum large and the kept weights small. So the size of the output gives away something about "
     "what's to come.",
 )
 
-PREDICT_BLOCKED_ROW = WrittenExercise(
+PREDICT_BLOCKED_ROW = prediction(
     name="predict_blocked_row",
     lesson=LESSON,
     contract="the weights of a query for which every key is blocked with -1e9",
-    kind="choice",
-    parts={"choice": 1},
     reference="B",
     explanation="Softmax sees only differences. A row of equal numbers has none, whether they're 0 or -1e9, so four "
     "keys get 1/4 each. The query attends to everything it must not see.",

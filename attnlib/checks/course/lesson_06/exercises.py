@@ -10,19 +10,17 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.asking.ready_made import BLOCKS, NORMS
 from attnlib.checks.course.by_hand import nearly
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "06_encoder_block"
 
-PREDICT_NO_RESIDUALS = WrittenExercise(
+PREDICT_NO_RESIDUALS = prediction(
     name="predict_no_residuals",
     lesson=LESSON,
     contract='"A", "B", "C" or "D": how alike eleven random words are after 24 layers of attention and nothing else',
-    kind="choice",
-    parts={"prediction": 1},
     reference="B",
     explanation="Attention averages, and averages of averages of the same eleven words differ less and less. With "
     "nothing to bring back what a word was, all eleven end up as one vector.",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import attnlib
 from attnlib.checks.asking.given import OPTIMISER, described
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import of_sizes, usual_cases
 from attnlib.checks.draw import Draw
@@ -16,12 +16,10 @@ from attnlib.checks.exercise import Asked, Case
 
 LESSON = "07_positions"
 
-PREDICT_NO_POSITION = WrittenExercise(
+PREDICT_NO_POSITION = prediction(
     name="predict_no_position",
     lesson=LESSON,
     contract="which outputs of causal attention without positions differ when the first two words are swapped",
-    kind="choice",
-    parts={"choice": 1},
     reference="B",
     explanation="The third word and all later ones see the same words as before in another order, and a sum has no "
     "order. Only at the first two positions does a word see different words, or ask a different question.",

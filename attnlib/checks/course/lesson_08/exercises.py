@@ -11,30 +11,26 @@ from torch import Tensor, nn
 import attnlib
 from attnlib.checks.asking.given import GENERATOR, MODEL, described, made
 from attnlib.checks.asking.ready_made import BLOCKS
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case
 
 LESSON = "08_language_model"
 
-PREDICT_FIRST_LOSS = WrittenExercise(
+PREDICT_FIRST_LOSS = prediction(
     name="predict_first_loss",
     lesson=LESSON,
     contract="the loss of an untrained model over 35 characters",
-    kind="choice",
-    parts={"choice": 1},
     reference="C",
     explanation="A model that knows nothing gives each of V tokens the probability 1/V, and -ln(1/V) = ln V: for 35 "
     "characters, 3.56. If the first loss is far above that, the model starts out with opinions, and they're wrong.",
 )
 
-PREDICT_OVERFITTED = WrittenExercise(
+PREDICT_OVERFITTED = prediction(
     name="predict_overfitted",
     lesson=LESSON,
     contract="how far the loss falls when a model learns eight lines by heart, all of which begin alike",
-    kind="choice",
-    parts={"choice": 1},
     reference="C",
     explanation="All eight begin with the same two characters, and then comes the first digit of the colour. Nobody "
     "can know which line it is until the lines diverge. Everything after that is known by heart, and costs next to "
@@ -102,12 +98,10 @@ NEXT_TOKEN_LOSS = WrittenExercise(
 )
 
 
-PREDICT_BITS = WrittenExercise(
+PREDICT_BITS = prediction(
     name="predict_bits",
     lesson=LESSON,
     contract="which of two models, with tokens of different lengths, would compress a text better",
-    kind="choice",
-    parts={"choice": 1},
     reference="B",
     explanation="Divide the loss of a token among its characters: 3.2 / 4 = 0.8 nats per character, or 0.8 / ln 2 = "
     "1.15 bits. The other model needs 1.3 nats, 1.88 bits. A loss means nothing until you know what it's per.",
@@ -440,9 +434,9 @@ SAMPLE_NEXT = WrittenExercise(
 )
 
 
-def _small_model(draw: Draw, *, vocab: int, max_len: int, training: bool, d: int = 8) -> dict[str, Any]:
-    weights = {"embed": draw.normal(vocab, d), "places": draw.normal(max_len, d)}
-    return described("SmallModel", (vocab, max_len, d), weights, training=training)
+def _small_model(draw: Draw, *, vocab: int, max_len: int, training: bool) -> dict[str, Any]:
+    weights = {"embed": draw.normal(vocab, 8), "places": draw.normal(max_len, 8)}
+    return described("SmallModel", (vocab, max_len, 8), weights, training=training)
 
 
 def _begun(

@@ -9,7 +9,7 @@ from torch import Tensor
 from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.given import HELD, described
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
@@ -20,23 +20,19 @@ LAYERS = ("w_q", "w_k", "w_v", "w_o")
 Cache = dict[str, Any]
 """{"k": (b, h, room, d), "v": the same, "length": the number of filled positions}."""
 
-PREDICT_WHAT_TO_KEEP = WrittenExercise(
+PREDICT_WHAT_TO_KEEP = prediction(
     name="predict_what_to_keep",
     lesson=LESSON,
     contract="what is needed of the earlier tokens, in every layer, to compute the next one",
-    kind="choice",
-    parts={"choice": 1},
     reference="B",
     explanation="The new token brings one query, which meets all earlier keys and takes home their values. The earlier "
     "queries have been answered already. Asking them again would only repeat a computation.",
 )
 
-PREDICT_REACH = WrittenExercise(
+PREDICT_REACH = prediction(
     name="predict_reach",
     lesson=LESSON,
     contract="how far back the farthest token is that can change the last output: two layers, a window of 4 in each",
-    kind="choice",
-    parts={"choice": 1},
     reference="C",
     explanation="The last token sees three positions back, and in the first layer the token there saw three further: "
     "2 · (4 - 1) = 6. Each layer adds window - 1. Mistral has 32 layers and a window of 4096.",
@@ -80,10 +76,6 @@ def _buffers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     return left["k"], left["v"]
 
 
-def _append(name: str, *, part: str = "values", hidden: bool = False, **inputs: Any) -> Case:
-    return Case(name=name, inputs=partial(_pieces, **inputs), part=part, hidden=hidden)
-
-
 _FULL = partial(_pieces, b=2, n=3, d=5, past=5, room=7)
 
 APPEND_TO_CACHE = WrittenExercise(
@@ -102,9 +94,9 @@ APPEND_TO_CACHE = WrittenExercise(
             gradient=False,
             room=False,
         ),
-        _append("one head", b=2, n=3, d=5, h=1),
-        _append("an empty cache", b=2, n=4, d=5, past=0),
-        _append("the last place is filled", b=2, n=3, d=5, past=4, room=7),
+        Case(name="one head", inputs=partial(_pieces, b=2, n=3, d=5, h=1)),
+        Case(name="an empty cache", inputs=partial(_pieces, b=2, n=4, d=5, past=0)),
+        Case(name="the last place is filled", inputs=partial(_pieces, b=2, n=3, d=5, past=4, room=7)),
         Case(
             name="then one position more", inputs=partial(_pieces, b=2, n=3, d=5), part="the next call", probe=_one_more
         ),
@@ -244,12 +236,10 @@ WRITE_WITH_CACHE = WrittenExercise(
     ),
 )
 
-PREDICT_CACHE_SIZE = WrittenExercise(
+PREDICT_CACHE_SIZE = prediction(
     name="predict_cache_size",
     lesson=LESSON,
     contract="how large the cache of LLaMA 2 7B is for a conversation of 4096 tokens",
-    kind="choice",
-    parts={"choice": 1},
     reference="C",
     explanation="2 (keys and values) · 32 layers · 32 heads · 128 columns · 2 bytes is half a MiB for each token. "
     "Times 4096, that's 2 GiB, and every conversation needs its own.",

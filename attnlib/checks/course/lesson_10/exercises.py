@@ -286,8 +286,8 @@ def _visits(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     return met, met.sum()
 
 
-def _of_words(name: str, *, part: str = "values", hidden: bool = False, **inputs: Any) -> Case:
-    return Case(name=name, inputs=partial(_words, **inputs), part=part, hidden=hidden)
+def _of_words(name: str, *, hidden: bool = False, **inputs: Any) -> Case:
+    return Case(name=name, inputs=partial(_words, **inputs), hidden=hidden)
 
 
 def _small(name: str, make: Any, *, b: int, n: int, block: int, hidden: bool = False, **inputs: Any) -> Case:
@@ -356,13 +356,13 @@ FLASH_ATTENTION = WrittenExercise(
 
 
 def _weights_and_gradient(
-    draw: Draw, *, b: int, q: int, k: int, h: int = 0, closed: bool = False, shift: float = 0.5
+    draw: Draw, *, b: int, q: int, k: int, h: int = 0, closed: bool = False
 ) -> tuple[Tensor, Tensor]:
     shape = (b, h, q, k) if h else (b, q, k)
     scores = draw.normal(*shape, scale=1.3)
     if closed:
         scores[..., ::2, 1] = -torch.inf
-    return scores.softmax(dim=-1), draw.normal(*shape, shift=shift)
+    return scores.softmax(dim=-1), draw.normal(*shape, shift=0.5)
 
 
 SOFTMAX_GRADIENT = WrittenExercise(

@@ -11,18 +11,16 @@ from torch import Tensor
 
 import attnlib
 from attnlib.checks.asking.given import OPTIMISER, described
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "11_reading_heads"
 
-PREDICT_FIXED_PERIOD = WrittenExercise(
+PREDICT_FIXED_PERIOD = prediction(
     name="predict_fixed_period",
     lesson=LESSON,
     contract="what a model learns if the block has the same length in every sequence, say 16",
-    kind="choice",
-    parts={"choice": 1},
     reference="B",
     explanation="With a period of 16, the next token is always the one 15 places back. Rotary positions can say “15 "
     "places back” in one layer, without comparing any tokens, and that head is useless once the period changes.",

@@ -10,7 +10,7 @@ import attnlib
 from attnlib.albert import LAYERS
 from attnlib.checks.asking.given import described
 from attnlib.checks.asking.ready_made import BLOCKS
-from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.promises import LARGE, TIMES
 from attnlib.checks.course.right import plain_answer
 from attnlib.checks.course.usual import usual_cases
@@ -19,12 +19,10 @@ from attnlib.checks.exercise import Case, Inputs
 
 LESSON = "12_a_real_model"
 
-PREDICT_WHAT_IS_NEEDED = WrittenExercise(
+PREDICT_WHAT_IS_NEEDED = prediction(
     name="predict_what_is_needed",
     lesson=LESSON,
     contract='"A", "B", "C" or "D": what a model must find out to fill in nearly every masked atom of a product',
-    kind="choice",
-    parts={"prediction": 1},
     reference="C",
     explanation="Spelling gets most of them, as the lesson measures. For the rest the model has to see what went in "
     "and isn't there yet. For each atom of the product, it has to find out which atom on the left it was.",
@@ -343,12 +341,10 @@ FIND_HEAD = WrittenExercise(
     pairs=("mean_of_reactions", "chance_one_in_all", "one_right_answer"),
 )
 
-PREDICT_OTHER_SPELLING = WrittenExercise(
+PREDICT_OTHER_SPELLING = prediction(
     name="predict_other_spelling",
     lesson=LESSON,
     contract='"A", "B", "C" or "D": what the head says of the ester when the same reaction is written in another order',
-    kind="choice",
-    parts={"prediction": 1},
     reference="D",
     explanation="The model has read decades of reactions from patents, nearly all in one canonical spelling. In "
     "another spelling, no rule of chemistry keeps it from changing its mind, and a row of weights always adds up to 1.",
