@@ -119,11 +119,6 @@ class Case:
         """True if every operator of the call is inspected for devices or sizes, which takes time."""
         return self.other_device or self.largest > 0
 
-    @property
-    def twice(self) -> bool:
-        """True if other calls come before the judged one."""
-        return bool(self.after)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from attnlib.checks.asking.attempt import Local
 from attnlib.checks.asking.inputs import tensors_in
 from attnlib.checks.asking.limits import quiet
-from attnlib.checks.asking.observation import Asking, Memory
+from attnlib.checks.asking.observation import Asking
 from attnlib.checks.asking.sources import shortcuts_of
 from attnlib.checks.asking.time_limits import here
 from attnlib.checks.course import find
@@ -70,9 +70,9 @@ def unreadable(wrong: Wrong, bug: Bug) -> str:
     return telltale(bug)
 
 
-def tried(name: str, memory: Memory | None = None) -> tuple[list[Row], dict[str, str]]:
+def tried(name: str) -> tuple[list[Row], dict[str, str]]:
     """Return the bugs of an exercise that can be served, and the reasons why the others cannot, by key."""
-    asking = Asking(memory={} if memory is None else memory)
+    asking = Asking(memory={})
     served: list[Row] = []
     refused: dict[str, str] = {}
     for wrong, bug in candidates(name):

@@ -15,11 +15,6 @@ FEW_LEFT = 4e6
 """The magnitude in float64 where weights may be masked after the softmax: 1e-12 shows beside a small sum."""
 
 
-def wrong(id: str, title: str, explanation: str, implementation: Any, same_as: str | None = None) -> Misconception:
-    """Make a misconception with few words."""
-    return Misconception(id=id, title=title, explanation=explanation, implementation=implementation, same_as=same_as)
-
-
 def as_given(implementation: Any) -> Misconception:
     """The untouched code of a "find the bug" exercise: finding its mistake is left to the student."""
     return Misconception(

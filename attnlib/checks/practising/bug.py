@@ -3,7 +3,6 @@
 import linecache
 import textwrap
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -133,13 +132,12 @@ def made_of(exercise: WrittenExercise, wrong: Wrong, dialect: int = 0) -> Bug:
     )
 
 
-def numbered(code: str, marked: Sequence[int] = ()) -> str:
-    r"""Number the code's lines, and mark some of them.
+def numbered(code: str) -> str:
+    r"""Number the code's lines.
 
-    >>> print(numbered("a = 1\nb = 2", [2]))
-      1  a = 1
-    > 2  b = 2
+    >>> numbered("a = 1\nb = 2")
+    '  1  a = 1\n  2  b = 2'
     """
     rows = code.split("\n")
     wide = len(str(len(rows)))
-    return "\n".join(f"{'>' if n in marked else ' '} {n:>{wide}}  {row}".rstrip() for n, row in enumerate(rows, 1))
+    return "\n".join(f"  {n:>{wide}}  {row}".rstrip() for n, row in enumerate(rows, 1))

@@ -46,8 +46,8 @@ def record(row: Row) -> dict[str, Any]:
     }
 
 
-def ten_bugs(seed: int = 0, count: int = 10) -> list[dict[str, Any]]:
-    """Choose up to `count` short bugs of different well-known exercises, the easiest first; the same for a seed.
+def ten_bugs(seed: int = 0) -> list[dict[str, Any]]:
+    """Choose up to ten short bugs of different well-known exercises, the easiest first; the same for a seed.
 
     >>> [bug["level"] for bug in ten_bugs()]
     [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
@@ -57,7 +57,7 @@ def ten_bugs(seed: int = 0, count: int = 10) -> list[dict[str, Any]]:
     mixed = [row for row in rows() if row.exercise in WELL_KNOWN]
     chance.shuffle(mixed)
     chosen: list[Row] = []
-    places = [single[place * len(single) // count] for place in range(count)]
+    places = [single[place * len(single) // 10] for place in range(10)]
     for level in sorted(places, key=lambda level: sum(row.level == level for row in mixed)):  # the rarest first
         taken = {name for row in chosen for name in (row.exercise, slip_of(row.slip))}
         of_level = (row for row in mixed if row.level == level and taken.isdisjoint((row.exercise, slip_of(row.slip))))

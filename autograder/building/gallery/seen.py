@@ -69,7 +69,7 @@ def _tried(
 def _causal(exercise: Exercise, asking: Asking) -> Case | None:
     """Return a case that changes the last position between two calls, where no earlier right result moves."""
     for case in cases_of(exercise, hidden=False):
-        if case.probe is None and not (case.raises or case.other_device or case.twice or case.mutation):
+        if case.probe is None and not (case.raises or case.other_device or case.after or case.mutation):
             changed = replace(case, name=f"{case.name}, the end changed", probe=_earlier_results, gradient=False)
             right = observe(exercise, exercise.reference, changed, asking.anew)
             if right.failure is None and right.outputs and any(t.numel() for t in right.outputs) and not _moved(right):

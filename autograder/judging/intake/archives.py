@@ -86,10 +86,10 @@ class Room:
         self.files += part.files
 
 
-def zip_members(file: IO[bytes], most: int = MOST_MEMBERS) -> list[Member]:
-    """The files in a zip file; Unfit if it cannot be read, has more than `most` entries, or some share their bytes."""
-    if _count(file, ENTRY) > most:
-        raise Unfit(f"it holds more than {most} files")
+def zip_members(file: IO[bytes]) -> list[Member]:
+    """The files in a zip file; Unfit if it cannot be read, has too many entries, or some share their bytes."""
+    if _count(file, ENTRY) > MOST_MEMBERS:
+        raise Unfit(f"it holds more than {MOST_MEMBERS} files")
     archive = _tried(partial(zipfile.ZipFile, file))
     entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
     for one, following in pairwise(entries):
@@ -102,22 +102,17 @@ def zip_members(file: IO[bytes], most: int = MOST_MEMBERS) -> list[Member]:
     ]
 
 
-def tar_members(file: IO[bytes], most: int = MOST_MEMBERS) -> list[Member]:
-    """The files in a tar file that is not compressed; Unfit if it cannot be read, or has more than `most` entries."""
+def tar_members(file: IO[bytes]) -> list[Member]:
+    """The files in a tar file that is not compressed; Unfit if it cannot be read, or has too many entries."""
     archive = _tried(partial(tarfile.open, fileobj=file, mode="r:"))
     entries: list[tarfile.TarInfo] = []
     while (entry := _tried(archive.next)) is not None:
         entries.append(entry)
-        if len(entries) > most:
-            raise Unfit(f"it holds more than {most} files")
+        if len(entries) > MOST_MEMBERS:
+            raise Unfit(f"it holds more than {MOST_MEMBERS} files")
     no_file = "it is a link, or no regular file"
     return [
-        Member(
-            entry.name,
-            entry.size,
-            "" if entry.isreg() else no_file,
-            partial(_extract, archive, entry),
-        )
+        Member(entry.name, entry.size, "" if entry.isreg() else no_file, partial(_extract, archive, entry))
         for entry in entries
         if not entry.isdir()
     ]
