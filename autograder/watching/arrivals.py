@@ -21,7 +21,7 @@ Signature = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True)
-class Attempt:
+class HandIn:
     """One hand-in: its key tells it from the student's one before, and `came` orders the waiting ones."""
 
     key: str
@@ -41,13 +41,13 @@ class Arrivals(Protocol):
     keeps: bool
     """True if attempts stay there: else a student's earlier one, handed in again, is new."""
 
-    def look(self, known: set[str]) -> list[Attempt]:
+    def look(self, known: set[str]) -> list[HandIn]:
         """Return the whole attempts that are not known yet, the earliest first; a CourseError if the place is gone."""
 
-    def take(self, attempt: Attempt) -> str:
+    def take(self, attempt: HandIn) -> str:
         """Put the attempt where the grader reads it; return a reason if it isn't a submission."""
 
-    def release(self, attempt: Attempt) -> None:
+    def release(self, attempt: HandIn) -> None:
         """Give the student the feedback written for the attempt."""
 
 
@@ -97,7 +97,7 @@ class Exchange:
     def _of(self, make: Any) -> Any:
         return make(coursedir=self.course.directory, config=self.course.config)
 
-    def look(self, known: set[str]) -> list[Attempt]:
+    def look(self, known: set[str]) -> list[HandIn]:
         found = []
         try:
             with os.scandir(self.inbound) as entries:
@@ -116,10 +116,10 @@ class Exchange:
             except OSError:  # it is gone, or not to be read yet
                 continue
             if whole:
-                found.append(Attempt(entry.name, student, lesson, came, place))
+                found.append(HandIn(entry.name, student, lesson, came, place))
         return sorted(found, key=lambda attempt: (attempt.came, attempt.key))
 
-    def take(self, attempt: Attempt) -> str:
+    def take(self, attempt: HandIn) -> str:
         collector, directory = self.collector, self.course.directory
         directory.assignment_id, directory.student_id = attempt.lesson, glob.escape(attempt.student)
         collector.refused = {}
@@ -133,7 +133,7 @@ class Exchange:
             return str(error)
         return ""
 
-    def release(self, attempt: Attempt) -> None:
+    def release(self, attempt: HandIn) -> None:
         directory = self.course.directory
         directory.assignment_id, directory.student_id = attempt.lesson, glob.escape(attempt.student)
         with warnings.catch_warnings():
@@ -151,7 +151,7 @@ class Folder:
         self.digests: dict[Path, tuple[Signature, str]] = {}
         self.look(set())
 
-    def look(self, known: set[str]) -> list[Attempt]:
+    def look(self, known: set[str]) -> list[HandIn]:
         if not self.submitted.is_dir():
             raise CourseError(f"{shown(self.submitted)} is not there.")
         found = []
@@ -167,7 +167,7 @@ class Folder:
             except OSError:
                 continue
             if key not in known:
-                found.append(Attempt(key, student, lesson, came, place))
+                found.append(HandIn(key, student, lesson, came, place))
         return sorted(found, key=lambda attempt: (attempt.came, attempt.key))
 
     def _digest(self, place: Path, lesson: str) -> str:
@@ -181,8 +181,8 @@ class Folder:
             self.digests[place] = signature, digest
         return self.digests[place][1]
 
-    def take(self, attempt: Attempt) -> str:  # noqa: ARG002  it is where the grader reads
+    def take(self, attempt: HandIn) -> str:  # noqa: ARG002  it is where the grader reads
         return ""
 
-    def release(self, attempt: Attempt) -> None:
+    def release(self, attempt: HandIn) -> None:
         """Do nothing: the feedback is in the course's folder."""

@@ -19,7 +19,7 @@ from autograder.judging.version import is_up_to_date, version_of_the_grader
 from autograder.lesson_text.layout import Layout
 from autograder.showing.errors import CourseError, NotGraded, first_line
 from autograder.showing.text import printable
-from autograder.watching.arrivals import Arrivals, Attempt
+from autograder.watching.arrivals import Arrivals, HandIn
 from autograder.watching.journal import Answered, Journal
 
 ROUND = 4
@@ -122,15 +122,15 @@ class Watch:
                 self.released.add(lesson)
         return lesson in self.released
 
-    def _turn(self, waiting: list[Attempt]) -> list[Attempt]:
+    def _turn(self, waiting: list[HandIn]) -> list[HandIn]:
         """Choose whose turn it is: the earliest attempt of each student who may be judged now.
 
         For a student who may not, only the last attempt at each lesson goes on waiting. One that is to be tried again
         holds up the student's later ones: the last to be entered is the last that came.
         """
         now = self.clock()
-        chosen: dict[str, Attempt] = {}
-        last: dict[tuple[str, str], Attempt] = {}
+        chosen: dict[str, HandIn] = {}
+        last: dict[tuple[str, str], HandIn] = {}
         for attempt in waiting:
             free = self.most is None or self.journal.free_at(attempt.student, self.most, now) <= now
             if not free:
@@ -145,7 +145,7 @@ class Watch:
         trouble = self.troubles.get(key)
         return trouble is None or time.monotonic() - trouble.since >= AGAIN_SECONDS * trouble.tries
 
-    def _is_taken(self, attempt: Attempt) -> bool:
+    def _is_taken(self, attempt: HandIn) -> bool:
         why = self.arrivals.take(attempt)
         if not os.path.lexists(attempt.place):  # it has vanished since the look; the next one tells whether it is back
             return False
@@ -160,11 +160,11 @@ class Watch:
             self.judges.get_ready(self.how.layers)
         return self.judges
 
-    def _grade(self, attempts: list[Attempt]) -> Generator[Graded]:
+    def _grade(self, attempts: list[HandIn]) -> Generator[Graded]:
         run = Run(self.layout, self.course, self.arrivals.submitted, self.how, self._workers())
         return run.grade([(attempt.student, attempt.lesson) for attempt in attempts])
 
-    def _answer(self, attempt: Attempt, graded: Graded) -> bool:
+    def _answer(self, attempt: HandIn, graded: Graded) -> bool:
         """Write and release the feedback, then note it; return whether the attempt is done with."""
         if graded.problem and not os.path.lexists(attempt.place):  # it vanished while it was read
             return False
@@ -184,7 +184,7 @@ class Watch:
         self._note(attempt, "judged", "; ".join([score, *graded.remarks]))
         return True
 
-    def _write_feedback(self, attempt: Attempt, graded: Graded) -> None:
+    def _write_feedback(self, attempt: HandIn, graded: Graded) -> None:
         if graded.problem is None:
             self.course.generate_feedback(attempt.lesson, attempt.student)
             return
@@ -196,7 +196,7 @@ class Watch:
         text = REASON.format(lesson=attempt.lesson, reason=html.escape(graded.problem.removeprefix("not graded: ")))
         write_whole(folder / f"{attempt.lesson}.html", text)
 
-    def _failed(self, attempt: Attempt, why: str) -> bool:
+    def _failed(self, attempt: HandIn, why: str) -> bool:
         """Try again later or, after some tries, leave it to `grade` as not graded; return whether it is done with."""
         tries = self.troubles[attempt.key].tries + 1 if attempt.key in self.troubles else 1
         self.troubles[attempt.key] = Trouble(tries, time.monotonic())
@@ -206,7 +206,7 @@ class Watch:
         self._note(attempt, "failed", f"{why}; run `python -m autograder grade`")
         return True
 
-    def _note(self, attempt: Attempt, how: str, why: str) -> None:
+    def _note(self, attempt: HandIn, how: str, why: str) -> None:
         self.journal.add([Answered(attempt.key, attempt.student, attempt.lesson, self.clock(), how)])
         self.say(f"{printable(attempt.student)} {attempt.lesson}: {how}: {why}")
 
@@ -217,7 +217,7 @@ class Watch:
                 self.say(text)
 
 
-def in_order(attempts: list[Attempt], graded: Iterable[Graded]) -> Iterator[tuple[Attempt, Graded]]:
+def in_order(attempts: list[HandIn], graded: Iterable[Graded]) -> Iterator[tuple[HandIn, Graded]]:
     """Yield the attempts in their order, each as soon as it and all before it are graded."""
     ready: dict[tuple[str, str], Graded] = {}
     left = deque(attempts)

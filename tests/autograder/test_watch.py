@@ -20,7 +20,7 @@ from autograder.judging.submission import Judged
 from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 from autograder.watching import watch as watching
-from autograder.watching.arrivals import Attempt, Exchange, Folder
+from autograder.watching.arrivals import Exchange, Folder, HandIn
 from autograder.watching.journal import HOUR, Answered, Journal
 from autograder.watching.watch import Watch
 from benchmarks import watching as benchmark
@@ -119,7 +119,7 @@ def test_a_limit_of_attempts_an_hour(klass, watch):
 def test_of_those_that_wait_for_the_hour_the_last_is_judged(watch):
     watch.most, watch.clock = 1, lambda: 5000.0
     watch.journal.add([Answered("0", "a", TINY, 4000.0, "judged")])
-    attempts = [Attempt(f"{n}", "a", TINY, float(n), Path("x")) for n in (1, 2, 3)]
+    attempts = [HandIn(f"{n}", "a", TINY, float(n), Path("x")) for n in (1, 2, 3)]
     assert watch._turn(attempts) == []
     assert [(one.key, one.how) for one in watch.journal.answered[1:]] == [("1", "passed over"), ("2", "passed over")]
     watch.clock = lambda: 4000.0 + HOUR
@@ -130,7 +130,7 @@ def test_of_those_that_wait_for_the_hour_the_last_is_judged(watch):
 def test_a_clock_that_jumps_keeps_nobody_out(watch, jump):
     watch.most, watch.clock = 1, lambda: 1e9 + jump
     watch.journal.add([Answered("0", "a", TINY, 1e9, "judged")])
-    attempt = Attempt("1", "a", TINY, 0.0, Path("x"))
+    attempt = HandIn("1", "a", TINY, 0.0, Path("x"))
     assert watch._turn([attempt]) == [attempt]
 
 
