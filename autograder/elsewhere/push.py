@@ -6,7 +6,7 @@ needs no sending. A grade that somebody changed there stays, unless it is to be 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -174,9 +174,7 @@ def look(
     return remote, plan(grades, remote, Sent(layout, platform.name).of(lesson), overwrite=overwrite)
 
 
-def send(
-    platform: Platform, layout: Layout, lesson: str, remote: Remote, rows: list[Row], said: Callable[[Row], None]
-) -> dict[str, str]:
+def send(platform: Platform, layout: Layout, lesson: str, remote: Remote, rows: list[Row]) -> dict[str, str]:
     """Send what is to be sent, one student after the other; return the reasons for failures, by student.
 
     Raises NoAccess as soon as the token is refused: those before are there, and the next run goes on.
@@ -193,6 +191,5 @@ def send(
             except Refused as error:
                 failed[row.student] = str(error)
                 continue
-            said(row)
         sent.note(lesson, row.student, row.here)
     return failed

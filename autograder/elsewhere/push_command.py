@@ -79,10 +79,8 @@ def push(
         click.confirm(f"Send {total} to {platform}?", abort=True)
     failed: dict[str, str] = {}
     for lesson, remote, rows in found:
-        failed |= {
-            f"{student}, {lesson}": why
-            for student, why in send(there, layout, lesson, remote, rows, lambda _: None).items()
-        }
+        refused = send(there, layout, lesson, remote, rows)
+        failed |= {f"{student}, {lesson}": why for student, why in refused.items()}
     if failed:
         lines = [f"Not sent: {printable(who)}: {why}." for who, why in failed.items()]
         raise CourseError(
