@@ -57,7 +57,7 @@ STEPS = (0.0, 0.25, 0.45, 0.6, 0.9)
 def _reached(asked: Asked, inputs: Inputs, *, sentence: str, who: tuple[str, ...]) -> tuple[Tensor, ...]:
     """Return for each pair in `who`, such as "it animal", the step that one word's weight on the other reaches.
 
-    For a word that is there twice, the lower weight counts.
+    For a word that is there twice, the lower weight counts. NaN reaches no step, and stays NaN.
     """
     features, words = inputs[0], sentence.split()
     matrices = asked(*inputs)[0].double()
@@ -68,9 +68,10 @@ def _reached(asked: Asked, inputs: Inputs, *, sentence: str, who: tuple[str, ...
     found = []
     for asks, answers in (pair.split() for pair in who):
         rows = weights[[i for i, word in enumerate(words) if word == asks]]
-        weight = rows[:, words.index(answers)].min()
+        weight = float(rows[:, words.index(answers)].min())
         wanted = 0.45 if asks == "the" else 0.9  # of two nouns, half each
-        found.append(max(step for step in STEPS if step <= min(wanted, float(weight) + 1e-9)))
+        reached = max(step for step in STEPS if step <= min(wanted, weight + 1e-9))
+        found.append(weight if math.isnan(weight) else reached)
     return (torch.tensor(found),)
 
 
