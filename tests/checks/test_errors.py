@@ -122,6 +122,10 @@ MEANINGS = {
     ): "No tensor behind the loss requires a gradient",
     (
         "train_head",
+        "ValueError: can't optimize a non-leaf Tensor",
+    ): "The optimiser gets a tensor that was computed from another",
+    (
+        "train_head",
         "RuntimeError: Trying to backward through the graph a second time (or directly access saved tensors after …)",
     ): "`backward()` goes through the same computation twice",
     (

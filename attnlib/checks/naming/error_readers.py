@@ -154,3 +154,35 @@ SUPER = always(
     "nn.Module records its layers and parameters in tables that its own `__init__` creates. Call "
     "super().__init__() first, before you assign anything to `self`.",
 )
+OF_ONE_CALL: tuple[tuple[str, Reader], ...] = (
+    (r"AttributeError: cannot assign \w+ before Module\.__init__\(\) call", SUPER),
+    (r"AttributeError: '\w+' object has no attribute '_(modules|parameters|buffers|backward_hooks)'", SUPER),
+    (
+        r"ValueError: can't optimize a non-leaf Tensor",
+        always(
+            "computed_from_another",
+            "The optimiser gets a tensor that was computed from another",
+            "An optimiser moves tensors that aren't computed from anything. A clone of a weight that requires a "
+            "gradient is computed from it: cut it off with `.detach()`, as in `w.detach().clone().requires_grad_()`.",
+        ),
+    ),
+    (
+        r"EinopsError: .*Could not infer sizes",
+        always(
+            "length_not_given",
+            "einops can't work out how long an axis is",
+            "Of the axes in one pair of parentheses it can work out a single length. Say how long the others are, as "
+            "in `h=num_heads`.",
+        ),
+    ),
+    (
+        r"EinopsError: .*anonymous axes",
+        always(
+            "number_for_a_name",
+            "A number in the pattern is not a name",
+            "Every axis of an einops pattern that's longer than 1 needs a name, and a name can't begin with a digit. "
+            "Write a word, such as `three`, and say how long it is: `three=3`.",
+        ),
+    ),
+)
+"""Patterns of exceptions that one kind of call raises, each with its explanation."""

@@ -10,7 +10,7 @@ from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.arguments import layers_in
 from attnlib.checks.naming.error_readers import (
     NO_TENSORS,
-    SUPER,
+    OF_ONE_CALL,
     Names,
     Reader,
     always,
@@ -47,8 +47,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         r"UnboundLocalError: cannot access local variable '(?P<name>\w+)'",
         lambda found, names: replaced("name_not_defined", f"`{found['name']}` is used before it has a value"),
     ),
-    (r"AttributeError: cannot assign \w+ before Module\.__init__\(\) call", SUPER),
-    (r"AttributeError: '\w+' object has no attribute '_(modules|parameters|buffers|backward_hooks)'", SUPER),
+    *OF_ONE_CALL,
     (r"AttributeError: module '(?P<kind>[\w.]+)' has no attribute '(?P<name>\w+)'", no_member),
     (r"AttributeError: '(?P<kind>\w+)' object has no attribute '(?P<name>\w+)'", no_attribute),
     (r"AttributeError", symptom("no_such_attribute")),
@@ -71,7 +70,8 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         ),
     ),
     (
-        r"TypeError: (unsupported .*'Tensor' and 'tuple'|can only concatenate tuple|.*must be Tensor, not tuple\b)",
+        r"TypeError: (unsupported .*'Tensor' and 'tuple'|can only concatenate tuple|.*must be Tensor, not tuple\b"
+        r"|tuple indices must be integers)",
         always(
             "results_not_taken_apart",
             "Several results are used as if they were one tensor",
