@@ -176,7 +176,8 @@ _TEXTS = {
     "rows_left_at_zero": (
         "Some rows are zero, and the others are right",
         "Nothing was written into these rows, or what was there is gone: a loop that ends too early, a remainder "
-        "after the last whole block, a mask that closes too much.",
+        "after the last whole block, a mask that closes too much, a NaN replaced by 0, or exps that all round to 0, "
+        "because a number far above this row's scores (the largest of all rows, say) was subtracted from them.",
     ),
     "rows_with_a_factor": (
         "Each row is right up to a factor of its own",
