@@ -30,6 +30,10 @@ MEANT = {
     "tril": ("triu",),
     "ones": ("zeros",),
     "ones_like": ("zeros_like",),
+    "zeros": ("ones", "empty", "rand", "randn"),
+    "zeros_like": ("ones_like", "empty_like", "rand_like", "randn_like"),
+    "new_zeros": ("new_ones", "new_empty"),
+    "relu": ("abs",),
     "ceil": ("floor",),
     "square": ("abs",),
     "exp": ("exp2", "expm1", "log"),
@@ -50,6 +54,8 @@ TRUTHS = re.compile("mask|real|pad|open|allow|block|keep|kept|seen|valid|hid|pas
 """Names of variables that hold True and False."""
 
 REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "var", "std", "norm", "prod", "any", "all", "logsumexp")
+JOINS = ("cat", "stack", "split", "chunk")
+"""Functions whose axis is 0 unless `dim` says otherwise."""
 NEW_TENSORS = ("zeros", "ones", "empty", "arange", "full", "eye", "tensor", "linspace", "rand", "randn")
 SMALL = range(-4, 5)
 
@@ -166,6 +172,9 @@ def of_call(site: Site, aspects: set[str]) -> Iterator[Repair]:
                 yield with_keyword("dim", axis)
         if name in ("var", "std"):
             yield with_keyword("correction", 0)
+    if name in JOINS and "dim" not in given:
+        for axis in (-1, 1):
+            yield with_keyword("dim", axis)
     if name == "Linear" and "bias" not in given:
         yield with_keyword("bias", False)
     if name in NEW_TENSORS and aspects & {"device", "dtype", "failure"}:
@@ -213,8 +222,9 @@ def of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:
         if _is_measured(site):
             yield Repair(expression("_x.mT", x=node), "axis", "another axis of")
             return
-        for text in ("_x.unsqueeze(1)", "_x.unsqueeze(-1)"):
-            yield Repair(expression(text, x=node), "step", clause=f"if the axes of {OLD} were lined up")
+        if not isinstance(site.parent, ast.For | ast.comprehension):  # a loop lines nothing up
+            for text in ("_x.unsqueeze(1)", "_x.unsqueeze(-1)"):
+                yield Repair(expression(text, x=node), "step", clause=f"if the axes of {OLD} were lined up")
         yield Repair(expression("_x.mT", x=node), "step", clause=f"if {OLD} were transposed")
 
 

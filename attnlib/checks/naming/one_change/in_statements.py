@@ -12,7 +12,7 @@ from attnlib.checks.naming.one_change.sites import Site
 def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
     """One more step at the end of a statement."""
     node: Any = site.node
-    if node.value is None:
+    if node.value is None or _makes_a_layer(node.value):
         return
 
     def with_step(text: str, what: str = "", kind: str = "step", clause: str = "") -> Repair:
@@ -47,6 +47,11 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
             yield with_step(
                 f"_x.to({name}.device)", kind="addition", clause="if the result of this line were on another device"
             )
+
+
+def _makes_a_layer(node: ast.AST) -> bool:
+    """True for `nn.Linear(…)` and the like: a layer takes no step, and a parameter is none any more after one."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("nn.", "torch.nn."))
 
 
 def of_condition(site: Site, aspects: set[str]) -> Iterator[Repair]:

@@ -92,7 +92,7 @@ class Search:
         aspects: set[str] = {t.difference.aspect for t in self.trials if t.difference is not None}
         clock = Clock(self.limits.search_cpu, Patience(self.limits.search_wall, self.limits.search_wall))
         try:
-            edits = edits_of(self.written, aspects)
+            edits = [edit for edit in edits_of(self.written, aspects) if self._says_something(edit)]
             with clock.running(), quiet():  # Python warns about many of the changes
                 if self._agrees_afresh() and self._in_order() and self._holds_elsewhere():
                     return KEPT_STATE
@@ -148,6 +148,10 @@ class Search:
         bench.target = bench.names.get(self.written.name)
         unfit = Local(bench.target).unfit_reason(self.exercise.kind) is not None
         return not unfit and self._agrees(bench, first.case, first.expected, self.asking.anew)
+
+    def _says_something(self, edit: Edit) -> bool:
+        """False for one more step where only what results lead to is judged: many are right, so it may hit one."""
+        return edit.repair.kind != "step" or any(t.case.probe is None for t in self.trials)
 
     def _in_reach(self, edits: list[Edit]) -> list[Edit]:
         """Return the edits where the first telling trial comes to, those where it raises an error first.
