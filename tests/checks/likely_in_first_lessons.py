@@ -26,6 +26,34 @@ def recurrent_states(x, w):
     return {}
 """
 
+STATES = """
+def recurrent_states(x, w):
+    state, states = torch.{}_like(x[:, 0]), []
+    for t in range(x.shape[1]):
+        state = {}
+        states.append(state)
+    return torch.stack(states, dim=1)
+"""
+
+PROJECT = """
+def project_qkv(x, w_q, w_k, w_v):
+    packed = x @ torch.cat([w_q, w_k, w_v]{})
+    q, k, v = packed.split([w_q.shape[1], w_k.shape[1], w_v.shape[1]]{})
+    return q, k, v
+"""
+
+COUNTED_BY_HAND = """
+def company(texts, vocabulary, window):
+    counts = torch.zeros(vocabulary, vocabulary)
+    for text in texts.tolist():
+        for word in text:
+            i = text.index(word)
+            for j in range(max(0, i - window), min(len(text), i + window + 1)):
+                counts[word, text[j]] += j != i
+    often = counts.sum(1)
+    return torch.where(counts > 0, (counts * counts.sum() / (often[:, None] * often)).log(), 0.0).clamp(min=0)
+"""
+
 COMPANY = """
 def company(texts, vocabulary, window):
     place = torch.arange(texts.shape[1])
@@ -37,6 +65,23 @@ def company(texts, vocabulary, window):
     table = (counts * {} / (often[:, None] * often)).log()
     return torch.where(counts > 0, table, 0.0).clamp(min=0)
 """
+
+BY_RANK = """
+def write_matrices(features):
+    offers, strength = ["thing", "alive", "place"], {}
+    w_q, w_k = torch.zeros(2, len(features), len(offers))
+    for column, offer in enumerate(offers):
+        w_k[features.index(offer), column] = 1.0
+    for asks, wants in (("pronoun", 1), ("state", 1), ("action", 2), ("article", 0)):
+        w_q[features.index(asks), wants] = strength
+    return torch.stack([w_q, w_k])
+"""
+
+SOFTMAX = """
+def softmax(scores):
+    return {}
+"""
+SHARES = "(e := {}.exp()) / e.sum(-1, keepdim=True)"
 
 ADDITIVE = """
 class AdditiveAttention(nn.Module):
@@ -136,6 +181,11 @@ def from_packed(weight, packing, num_heads):
     return tuple(rearrange(weight, f"({order}) m -> t (h d) m", t=3, h=num_heads))
 """
 
+REARRANGED = """
+def from_packed(weight, packing, num_heads):
+    return tuple(rearrange(weight, packing{} + " m -> {} m", {}))
+"""
+
 READER = """
 def train_reader(reader, ids, wanted, rate):
     optimiser, losses = {}(reader.parameters(), lr=rate), []
@@ -191,6 +241,21 @@ FIRST_LESSONS = [
         RECURRENT.format("torch.tanh(F.pad(x, (0, 0, 1, 0))[:, :-1] @ w + x)"),
         "word_before_for_the_state",
     ),
+    ("recurrent_states", STATES.format("zeros", "torch.tanh(state + x[:, t]) @ w"), "matrix_after_tanh"),
+    ("recurrent_states", STATES.format("ones", "torch.tanh(state @ w + x[:, t])"), "one_change_function"),
+    ("project_qkv", PROJECT.format("", ", dim=-1"), "stacked_on_top"),
+    ("project_qkv", PROJECT.format(", dim=1", ""), "positions_cut"),
+    ("company", COUNTED_BY_HAND, "first_place_of_a_word"),
+    (
+        "company",
+        COMPANY.format("(f := torch.bincount(texts.flatten(), minlength=vocabulary)) / f.sum()", "1 / counts.sum()"),
+        "words_counted",
+    ),
+    ("write_matrices", BY_RANK.format("math.inf"), "infinite_strength"),
+    ("write_matrices", BY_RANK.format("3.4"), "too_quiet"),
+    ("softmax", SOFTMAX.format("(scores - scores.exp().sum(-1, keepdim=True).log()).exp()"), "logarithm_of_a_sum"),
+    ("softmax", SOFTMAX.format(SHARES.format("scores.clamp(max=88)")), "clamped_above"),
+    ("softmax", SOFTMAX.format(SHARES.format("(scores / scores.abs().amax(-1, True))")), "divided_by_maximum"),
     (
         "company",
         COMPANY.format("torch.bincount(texts.flatten(), minlength=vocabulary)", "counts.sum()"),
@@ -198,6 +263,8 @@ FIRST_LESSONS = [
     ),
     ("company", COMPANY.format("counts.sum(1)", "texts.numel()"), "divided_by_the_words"),
     ("AdditiveAttention", ADDITIVE.format("torch.relu"), "squashed_otherwise"),
+    ("two_heads_by_hand", BY_HAND.format("n - 1", "v").replace("100.0", "10"), "not_sharp"),
+    ("two_heads_by_hand", BY_HAND.format("n - 1", "v").replace("100.0", "torch.inf"), "infinite_score"),
     ("two_heads_by_hand", BY_HAND.format("-1", "v"), "name_asks"),
     ("two_heads_by_hand", BY_HAND.format("n - 1", "torch.eye(2 * n)"), "values_diagonal"),
     ("split_heads", SPLIT, "runs_overlap"),
@@ -207,9 +274,12 @@ FIRST_LESSONS = [
     ("train_with_adam", ADAM.format("mul_(0.1).add_(g, alpha=0.9)", SECOND, SIZE), "old_and_new_exchanged"),
     ("train_with_adam", ADAM.format("mul_(0.9).add_(g)", SECOND, SIZE), "gradient_added_in_full"),
     ("train_with_adam", WITH_SGD, "plain_descent"),
+    ("train_with_adam", WITH_SGD.replace("[0][:", "[:"), "results_not_taken_apart"),
     ("head_contributions", CONTRIBUTIONS.format("own", ":d"), "of_the_first_head"),
     ("head_contributions", CONTRIBUTIONS.format(":", ":"), "scores_summed"),
     ("from_packed", UNPACK, "three_orders_alone"),
+    ("from_packed", REARRANGED.format("", "3 (h d)", "h=num_heads"), "number_for_a_name"),
+    ("from_packed", REARRANGED.format(".replace('3', 't')", "t (h d)", "h=num_heads"), "length_not_given"),
     ("train_reader", READER.format("torch.optim.SGD", "reader(texts)[0].mT, right"), "sgd_for_adamw"),
     (
         "train_reader",

@@ -72,7 +72,9 @@ TWO_HEADS_BY_HAND = WrittenExercise(
         _asked_for(5, 0, 3, "a name at the beginning"),
         _asked_for(3, 0, 1, "three words"),
         _asked_for(11, 7, 2, "eleven words"),
-        _asked_for(23, 5, 17, "a long sentence", hidden=True),
+        # a score that's divided by √n has to grow with it: a number that is enough here is so in the grader's cases
+        _asked_for(23, 5, 17, "a long sentence"),
+        _asked_for(19, 11, 3, "another long sentence", hidden=True),
         _asked_for(7, 3, 2, "neighbours", hidden=True),
         _asked_for(2, 1, 0, "the last word is asked for, too", hidden=True),
     ),
