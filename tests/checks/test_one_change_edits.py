@@ -21,18 +21,21 @@ def test_such_a_change_is_not_made(wrong: str, right: str) -> None:
     assert told(wrong, right) == set()
 
 
-SEVEN = """
+NINE = """
 def two_heads_by_hand(n, who, whom):
     w_q, w_k, w_v, w_o = torch.zeros(4, 2 * n, 2 * n)
-    w_q[n - 1, 0] = w_q[n - 1, n] = 7.0
-    w_k[who, 0] = w_k[whom, n] = 1
-    w_v[n:, :n] = w_v[n:, n:] = torch.eye(n)
+    w_q[n - 1, 0] = 9
+    w_q[n - 1, n] = 9
+    w_k[who, 0] = 1
+    w_k[whom, n] = 1
+    w_v[n:, :n] = torch.eye(n)
+    w_v[n:, n:] = torch.eye(n)
     w_o.fill_diagonal_(1)
     return torch.stack([w_q, w_k, w_v, w_o])
 """
 
 
 def test_that_all_matrices_squared_would_do_as_well_is_not_told() -> None:
-    report = run("two_heads_by_hand", run_cell(SEVEN, {"torch": torch})["two_heads_by_hand"])
+    report = run("two_heads_by_hand", run_cell(NINE, {"torch": torch})["two_heads_by_hand"])
     assert not report.passed
     assert "one more step" not in report.message
