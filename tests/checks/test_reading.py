@@ -224,6 +224,8 @@ class EncoderBlock(nn.Module):
     ("result", "name"),
     [
         ("F.dropout(self.inner(x), self.p)", "dropout_always_on"),
+        ("F.dropout(self.inner(x), self.training)", "mode_for_share"),
+        ("F.dropout(self.inner(x), p=self.training)", "mode_for_share"),
         ("nn.Dropout(self.p)(self.inner(x))", "dropout_made_anew"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Arguments and layers that an answer never uses: whether it may leave them out, and what that explains."""
+"""Arguments and layers that an answer never uses, and those of F.dropout: what they explain."""
 
 import ast
 import contextlib
@@ -11,7 +11,7 @@ import torch
 from attnlib.checks.asking.given import made
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.naming.syntax import is_unwritten, names_read
+from attnlib.checks.naming.syntax import is_functional_dropout, is_unwritten, names_read
 
 
 def arguments_of(function: ast.FunctionDef) -> list[str]:
@@ -84,3 +84,26 @@ def made_elsewhere(exercise: Exercise, wrong: Sequence[Case], name: str) -> str 
     if all(lacking):
         return None
     return f" But the case “{wrong[0].name}” is wrong as well, and has no `{name}`: there is a second mistake."
+
+
+def fault_of_mode(node: ast.Call) -> tuple[str, str, str] | None:
+    """Return what is wrong with F.dropout's arguments, if anything is: an id, a title, and why."""
+    if not is_functional_dropout(node):
+        return None
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    share = [*node.args[1:2], *([given["p"]] if "p" in given else [])]
+    if any(ast.unparse(value).endswith(".training") for value in share):
+        return (
+            "mode_for_share",
+            "The mode is given where the probability belongs",
+            "`self.training` is taken for p, the probability that an entry is dropped: True counts as 1, so everything "
+            "is dropped in training. Pass both: `F.dropout(x, p, self.training)`.",
+        )
+    if given.keys() & {"training", None} or len(node.args) > 2:
+        return None
+    return (
+        "dropout_always_on",
+        "F.dropout does not know about evaluation mode",
+        "`training=self.training` is missing, and without it F.dropout drops at evaluation as well. An nn.Dropout "
+        "created in `__init__` knows the mode by itself.",
+    )

@@ -25,6 +25,7 @@ READ = {
     "result_not_kept": "A result that is not kept",
     "dropout_not_asked_for": "No dropout is asked for",
     "dropout_made_anew": "A new dropout layer is made at each call",
+    "mode_for_share": "The mode is given where the probability belongs",
     "dropout_always_on": "F.dropout does not know about evaluation mode",
     "kept_in_a_default": "A default that keeps what earlier calls put into it",
     "classes_not_counted": "one_hot is not told how many classes there are",

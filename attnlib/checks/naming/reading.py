@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from attnlib.checks.asking.observe import argument_names
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.naming.arguments import arguments_of, made_elsewhere, not_given, unread_arguments
+from attnlib.checks.naming.arguments import arguments_of, fault_of_mode, made_elsewhere, not_given, unread_arguments
 from attnlib.checks.naming.error_readers import Names
 from attnlib.checks.naming.errors import names_of
 from attnlib.checks.naming.one_change.written import Written
@@ -17,7 +17,6 @@ from attnlib.checks.naming.syntax import (
     drops_numbers,
     forgotten_layers,
     idle_calls,
-    is_functional_dropout,
     is_of_the_notebook,
     layers_of,
     listed,
@@ -193,14 +192,9 @@ class _Slips:
                     f"In {self._line(node)} the layer is made and called at once. A new layer is in training mode, so "
                     "it drops at evaluation, too. Make it in `__init__`, where `model.eval()` finds it.",
                 )
-            given = {keyword.arg for keyword in node.keywords}
-            if wanted and is_functional_dropout(node) and not given & {"training", None} and len(node.args) < 3:
-                yield _finding(
-                    "dropout_always_on",
-                    "F.dropout does not know about evaluation mode",
-                    f"In {self._line(node)} `training=self.training` is missing, and without it F.dropout drops at "
-                    "evaluation as well. An nn.Dropout created in `__init__` knows the mode by itself.",
-                )
+            if wanted and (fault := fault_of_mode(node)):
+                name, title, why = fault
+                yield _finding(name, title, f"In {self._line(node)} {why}")
 
     def kept_in_a_default(self) -> Iterator[Misconception]:
         """Find a list or dictionary that is an argument's default and gets filled."""
