@@ -144,6 +144,17 @@ def without_a_gradient(x: Tensor, y: Tensor) -> Tensor:
     return x @ y.mT
 
 
+def under_no_grad(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        dots = x @ y.mT
+    return dots
+
+
+def test_a_block_around_lines_that_always_run_is_told_as_one() -> None:
+    message = " ".join(run("pairwise_dot", under_no_grad).message.split())
+    assert "with its lines outside of `with torch.no_grad():`, the answer would pass" in message
+
+
 def test_a_decorator_is_told_in_its_own_line() -> None:
     message = " ".join(run("pairwise_dot", without_a_gradient).message.split())
     assert "(`@torch.no_grad()`): without this decorator, the answer would pass" in message

@@ -43,7 +43,7 @@ def told(written: Written, edit: Edit) -> Misconception:
     if isinstance(new, ast.Pass):
         statement = f"`{old}`" if ";" in text else "this line"
         way = "without these lines" if hasattr(site.node, "body") else f"without {statement}"
-    elif isinstance(new, ast.If) and isinstance(new.test, ast.Constant):
+    elif isinstance(site.node, ast.If) and isinstance(new, ast.If) and isinstance(new.test, ast.Constant):
         way = f"if the lines below {'it' if new.test.value else '`else`'} always ran"
     elif isinstance(site.node, ast.IfExp) and repair.kind == "branch":
         way = f"with `{ast.unparse(new)}` in every case"
