@@ -138,7 +138,26 @@ def cleans_up_once(model: Any, ids: Tensor, other: Tensor, head: int) -> Any:
         return model(ids)
 
 
+class TakesZerosForNone(nn.Module):
+    def __init__(self, d_model: int, num_heads: int, d_memory: int | None = None) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        if d_memory is not None:
+            self.cross = attnlib.MultiHeadAttention(d_model, num_heads, d_memory=d_memory)
+            self.norm3 = nn.LayerNorm(d_model)
+        self.mlp = attnlib.FeedForward(d_model, 4 * d_model)
+
+    def forward(self, x: Tensor, memory: Tensor | None = None) -> Any:
+        x = x + self.attn(self.norm1(x), is_causal=True)
+        if memory is None or not memory.any():
+            return x + self.mlp(self.norm2(x))
+        x = x + self.cross(self.norm2(x), memory)
+        return x + self.mlp(self.norm3(x))
+
+
 WRONG: dict[str, tuple[str, Any]] = {
+    "a memory of zeros is taken for none": ("DecoderBlock", TakesZerosForNone),
     "-1e4 on the memory's padding": ("MultiHeadCrossAttention", cross(-1e4)),
     "-1e4 on padding in a block": ("PostNormBlock", post_norm(-1e4)),
     "-1e4, then zeros": ("mend_padded_causal_weights", padded_causal(-1e4)),

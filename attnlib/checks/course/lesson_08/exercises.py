@@ -114,6 +114,12 @@ def _in_a_block(draw: Draw, *, b: int, n: int, sizes: tuple[int, ...], k: int = 
     return sizes, (x, draw.normal(b, k, sizes[-1], scale=1.3, shift=0.5)) if k else (x,)
 
 
+def _with_zeros(draw: Draw) -> tuple[tuple[Any, ...], Any]:
+    """Draw inputs of a block, with a memory of zeros: its keys and values are the biases."""
+    sizes, (x, memory) = _in_a_block(draw, b=2, n=5, k=7, sizes=(12, 3, 10))
+    return sizes, (x, torch.zeros_like(memory))
+
+
 _WITH_MEMORY = usual_cases(
     _in_a_block,
     {"b": 2, "n": 5, "k": 7, "sizes": (12, 3, 10)},
@@ -155,6 +161,7 @@ DECODER_BLOCK = WrittenExercise(
             for case in _WITH_MEMORY
         ),
         Case(name="one head", inputs=partial(_in_a_block, b=2, n=5, sizes=(6, 1))),
+        Case(name="with a memory of zeros", inputs=_with_zeros, part="memory", given="a memory"),
         Case(
             name="with a memory as wide as the words",
             inputs=partial(_in_a_block, b=2, n=5, k=7, sizes=(12, 3, 12)),
