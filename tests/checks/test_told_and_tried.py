@@ -94,3 +94,38 @@ def test_a_loop_may_put_the_model_into_training_mode(puts_back: bool) -> None:
 
     report = run("train_with_warmup", train_with_warmup, hidden=True)
     assert report.passed, report.message
+
+
+def test_what_is_told_of_an_mlp_holds_for_other_weights() -> None:
+    def later(d: int, one: int, other: int, to: int) -> Tensor:
+        up, down = torch.zeros(2, d, d)
+        up[[one, other], :2] = 20.0
+        up[0, 1] = -30.0  # takes away twice a half
+        down[0, to], down[1, to] = 1 / 20, -2 / 20
+        return torch.stack([up, down])
+
+    def unread(d: int, one: int, other: int, to: int) -> Tensor:
+        up, down = torch.zeros(2, d, d)
+        up[[one, other], 0] = 20.0
+        return torch.stack([up, down])
+
+    message = " ".join(run("mlp_by_hand", later).message.split())
+    assert "One that opens above 1.5 holds only a half." in message
+    message = " ".join(run("mlp_by_hand", unread).message.split())
+    assert "Either `down` is all zeros" in message
+
+
+def test_what_is_read_off_dropout_is_no_row_of_the_output() -> None:
+    class Block(attnlib.EncoderBlock):
+        def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+            super().__init__(d_model, num_heads, mlp_ratio=mlp_ratio)
+            self.drop = nn.AlphaDropout(dropout)
+
+        def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+            x = x + self.attn(self.norm1(x), key_mask=key_mask)
+            hidden = self.drop(F.gelu(self.mlp.up(self.norm2(x))))
+            return x + self.drop(self.mlp.down(hidden))
+
+    report = run("EncoderBlock", Block)
+    assert report.diagnosis is None
+    assert "a few of the 1,000 outputs, sorted" in " ".join(report.message.split())

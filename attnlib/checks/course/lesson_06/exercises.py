@@ -157,6 +157,7 @@ MLP_BY_HAND = WrittenExercise(
 MANY = 1000  # equal vectors, so that the shares of what dropout makes of them can be read off
 SHARES = (150, 405, 755)  # places in the sorted results, far from every step: see `dropped`
 PROBABILITY = 0.3
+DROPPED = "a few of the 1,000 outputs, sorted, and whether a word's entries differ"
 
 
 def plain_perceptron(shapes: dict[str, tuple[int, ...]], prefix: str = "") -> dict[str, Tensor]:
@@ -368,18 +369,21 @@ ENCODER_BLOCK = WrittenExercise(
             inputs=single_words,
             part="dropout",
             probe=partial(dropped, training=True),
+            measures=DROPPED,
         ),
         Case(
             name="two calls in training, with dropout 0.3",
             inputs=partial(single_words, many=300),
             part="dropout",
             probe=_drawn_twice,
+            measures="whether two calls drop different entries",
         ),
         Case(
             name="at evaluation, with dropout 0.3",
             inputs=single_words,
             part="dropout",
             probe=partial(dropped, training=False),
+            measures=DROPPED,
         ),
         Case(
             name="in training, dropout not given",
@@ -472,6 +476,7 @@ MEND_ENCODER_BLOCK = WrittenExercise(
             name="in training, with dropout 0.3",
             inputs=single_words,
             probe=partial(dropped, training=True),
+            measures=DROPPED,
             hidden=True,
         ),
         Case(
@@ -591,6 +596,7 @@ DIGIT_READER = WrittenExercise(
             inputs=lambda draw: _images(draw, b=2, sizes=(*_SIZES, 0.3)),
             part="dropout",
             probe=_whether_dropped,
+            measures="whether two calls differ (in training, at evaluation)",
         ),
         Case(
             name="dropout of nearly 1 in training: the MLPs add nothing",
