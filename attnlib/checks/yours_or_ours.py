@@ -64,5 +64,5 @@ def passing(name: str) -> tuple[Any, str]:
     for other in imported_answers(exercise):
         found, why = passing(other)
         if found is None:
-            return None, f"{told}, for it uses {other}, and {why}"
+            return None, f"{told}, because it uses {other}, and {why}"
     return None, told

@@ -118,7 +118,7 @@ def test_what_was_edited_counts_at_once_also_in_what_uses_it(own, notebook, monk
     capsys.readouterr()
     yours_or_ours("masked_softmax", {})
     why = "does not pass its check any more"
-    told = f"the one in {own}/lesson_05.py {why}, for it uses softmax, and the one in {file} {why}."
+    told = f"the one in {own}/lesson_05.py {why}, because it uses softmax, and the one in {file} {why}."
     assert told in capsys.readouterr().out
     file.write_text(right)
     yours_or_ours("masked_softmax", {})

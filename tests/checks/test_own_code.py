@@ -206,7 +206,7 @@ def test_what_uses_an_earlier_lesson_s_answer_imports_it(own, notebook, monkeypa
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda text: text.replace("return", "return (x :="), "cannot be used (SyntaxError: "),
+        (lambda text: text.replace("return", "return (x :="), " of lesson_02.py isn't valid Python)"),
         (lambda text: text.replace("import einsum", "import einsom"), "cannot be used (ImportError: "),
         (lambda text: text.replace("** 0.5", "** 1.0"), "does not pass its check any more"),
         (lambda text: text.replace("from torch", "raise SystemExit\nfrom torch"), "cannot be used (SystemExit: "),
@@ -225,6 +225,21 @@ def test_a_file_that_fails_is_named_and_attnlib_goes_on(own, notebook, monkeypat
     assert str(file) in out
     assert out.count("\n") == 1
     assert said in out
+
+
+def test_of_what_is_no_python_the_file_is_named_that_holds_it(own, notebook, monkeypatch, capsys):
+    check("softmax", notebook.run(IMPORTS, SOFTMAX)["softmax"])
+    later = another(monkeypatch)
+    later.run("from attnlib.checks import yours_or_ours", IMPORTS, 'weights_of = yours_or_ours("softmax", globals())')
+    check("masked_softmax", later.run(MASKED)["masked_softmax"])
+    file = own / "lesson_02.py"
+    file.write_text((right := file.read_text()) + "def (:\n")
+    line = right.count("\n") + 1
+    capsys.readouterr()
+    yours_or_ours("masked_softmax", {})
+    assert f"lesson_05.py cannot be used (line {line} of lesson_02.py isn't valid Python)." in capsys.readouterr().out
+    yours_or_ours("softmax", {})
+    assert f"lesson_02.py cannot be used (line {line} of lesson_02.py isn't valid Python)." in capsys.readouterr().out
 
 
 def test_nothing_is_kept_where_the_learner_said_no(own, notebook, monkeypatch, capsys):

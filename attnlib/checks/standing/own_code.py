@@ -84,7 +84,15 @@ def kept_answer(exercise: Exercise) -> tuple[Any, str]:
             return None, ""
         return getattr(_load(file), name), shown(file)
     except (Exception, SystemExit) as error:  # the file is the learner's: it may raise anything
-        return None, f"{shown(file)} cannot be used ({type(error).__name__}: {error})"
+        return None, f"{shown(file)} cannot be used ({_why(error, file)})"
+
+
+def _why(error: BaseException, file: Path) -> str:
+    """Say what the file raised, or which line of which file isn't Python: it may be one that the file imports."""
+    if not isinstance(error, SyntaxError) or error.lineno is None:
+        return f"{type(error).__name__}: {error}"
+    parsed = error.filename in (None, "<unknown>")  # by `ast`, which knows no file
+    return f"line {error.lineno} of {file.name if parsed else Path(str(error.filename)).name} isn't valid Python"
 
 
 def imported_answers(exercise: Exercise) -> list[str]:
