@@ -127,6 +127,15 @@ def test_a_part_that_is_missing_is_attnlibs(own, monkeypatch, capsys):  # noqa: 
     assert "to the same." in told
 
 
+def test_it_is_written_where_nothing_has_passed_yet(own, capsys):  # noqa: F811
+    assert not own.exists()
+    my_gpt()
+    told = capsys.readouterr().out
+    assert "No part is yours yet" in told
+    assert f"Written: {own / 'my_gpt.py'}." in told
+    assert (own / "my_gpt.py").exists()
+
+
 def test_a_part_that_no_longer_passes_is_attnlibs(package, capsys):
     file = package / "lesson_08.py"
     file.write_text(file.read_text().replace("return ids\n", "return ids + 1\n"))

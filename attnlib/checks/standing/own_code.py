@@ -145,6 +145,7 @@ def read_own(file: Path) -> tuple[str | None, str | None]:
 def write_own(file: Path, text: str) -> None:
     """Write a whole file of the package; the one before it goes to `history/`."""
     before = _read(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
     with locked(file):
         if before not in (None, text):
             _append(file.parent / HISTORY / file.name, f"# until {day(date.today())}\n{before}\n")
