@@ -1182,9 +1182,47 @@ check("mend_multi_head", mend_multi_head)
 
 # %% [markdown]
 # With a single sentence in the batch, the weights were right all along, so a test with a batch of one would have let
-# them pass. "Why did the training test still pass?" asks the author of the tutorial linked above. Probably, he says,
+# them pass. And a test that trains? The tutorial linked above joined its heads by `reshape` alone, without a transpose,
+# so it mixed up the words of each sentence. "Why did the training test still pass?" asks its author. Probably, he says,
 # because the task was too easy; and since the scrambling is always the same, a model with weights to spare learns its
-# way around it. A falling loss is no proof of a right model.
+# way around it. Is that so? Train his slip on *who saw whom*, and the one above as well.
+
+
+# %%
+class Scrambled(nn.Module):
+    """Two heads of 6; `folded` says how they lie when `reshape` joins them."""
+
+    def __init__(self, folded: str):
+        super().__init__()
+        self.folded, self.layers = folded, attnlib.MultiHeadAttention(12, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        projections = self.layers.w_q, self.layers.w_k, self.layers.w_v
+        q, k, v = (
+            rearrange(w(x), f"b n (h d) -> {self.folded}", h=2) for w in projections
+        )
+        found = attnlib.scaled_dot_product_attention(q, k, v)
+        return self.layers.w_o(found.reshape(x.shape)), None
+
+
+# %%
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+for mixed, folded in (("words", "b h n d"), ("sentences", "(h b) n d")):
+    for start in starts[:3]:
+        torch.manual_seed(start)
+        generator = torch.Generator().manual_seed(start)
+        batches = [who_saw_whom(64, generator) for _ in range(200)]
+        pairs = zip(*batches, strict=True)
+        losses = train(Scrambled(folded), *map(torch.stack, pairs), 5, 0.02)
+        last = losses[-1].item()
+        print(f"{mixed} mixed up, start {start}: loss {losses[0]:.2f} -> {last:.2f}")
+        assert last < 0.05 if mixed == "words" else last > 0.9
+
+# %% [markdown]
+# He's right about his own slip. The question mark gets what two words of its sentence have found, not two heads of its
+# own. Those two words learn to ask for *X* and *Y*, and the loss goes to zero. But the slip above hands each sentence
+# what was found in others, and no training can make up for that: the loss stays near 1, that of knowing nothing. So a
+# loss that doesn't fall proves that something is wrong, and a loss that falls proves nothing.
 
 # %% [markdown]
 # ## Climb the ladder: six forms, one result · more
