@@ -592,14 +592,14 @@ for kind, name in enumerate(("previous token", "induction", "sink")):
 (back_layer, back_head), (copy_layer, copy_head) = best[:2].tolist()
 assert (back_layer, copy_layer) == (0, 1)
 assert scores[0, 0, back_head] > 0.7 > 0.15 > before_training[0].max()
-assert scores[1, 1].min() > 0.4 > 0.15 > before_training[1].max()
+assert scores[1, 1].min() > 5 * baseline[1] > before_training[1].max()
 assert scores[1, 0].max() < 0.1
 assert scores[2, 1].mean() > 0.5
 
 # %% [markdown]
 # There they are, in the layers where you put them. But look at the other numbers. In layer 0 one head looks back with
-# nearly all of its weight, and two or three others do so with part of theirs. In layer 1 *all four* are induction
-# heads. Your machine had two heads, and the trained one has a crowd.
+# most of its weight, and two or three others do so with part of theirs. In layer 1 *all four* are induction heads, each
+# far above even weights. Your machine had two heads, and the trained one has a crowd.
 #
 # Now run the film, and search every frame.
 
@@ -718,7 +718,7 @@ for name, part in (("the first time", first_time), ("when it comes again", again
     print(f"{right_one[part].float().mean():.0%} right")
 assert came[first_time].mean() < 3 / 63  # 1/63 is an even guess
 assert came[again].mean() > 0.65
-assert right_one[again].float().mean() > 0.85
+assert right_one[again].float().mean() > 0.8
 
 # %%
 _, (above, below) = plt.subplots(
@@ -728,7 +728,7 @@ above.bar(range(48), came, color=[ACCENT if i > PERIOD else GREY for i in range(
 above.set(
     ylabel="probability of the\ntoken that came",
     ylim=(0, 1.05),
-    title="A guess the first time, and nearly always right after that",
+    title="A guess the first time, and mostly right after that",
 )
 # the tokens of the block, in its order
 candidates = list(dict.fromkeys(shown[0, 1:].tolist()))
@@ -763,11 +763,12 @@ by_token, by_distance = scores[1, 1], search(by_place, two_blocks, PERIOD)[0][1,
 print("induction, trained on all periods:", short(by_token))
 print("induction, trained on period 16:  ", short(by_distance))
 print(f"even weights: {baseline[1]:.2f}")
-assert by_distance.max() > 0.4
+assert min(by_token.min(), by_distance.mean()) > 5 * baseline[1]
 
 # %% [markdown]
-# The score can't tell the two apart. A *control* can: an input on which one explanation predicts a high score and the
-# other a low one, while everything else stays as it is. What would you feed the model?
+# Both are far above even weights, so the score can't tell you why a head looks there. A *control* can: an input on
+# which one explanation predicts a high score and the other a low one, while everything else stays as it is. What would
+# you feed the model?
 #
 # ### Exercise: break the repeats ({points}, difficulty 3, 12 minutes)
 #
@@ -927,16 +928,17 @@ for period in (3, 4, 6, 8, 16, 32, 48):
     one_right = first_and_later(one_layer, ids, period)
     print(("{:6}" + "{:13.0%}" * 4).format(period, *right_in[period], *one_right))
     assert one_right[0] < 0.2
-assert right_in[4][0] < 0.7 < 0.9 < right_in[4][1]
+assert 0.2 < right_in[4][0] < 0.7 < 0.9 < right_in[4][1]
 assert min(right_in[p][0] for p in (8, 16, 32)) > 0.8
 assert right_in[48][0] < right_in[32][0] - 0.1
 
 # %% [markdown]
-# In the first repeat of a block of 4 the model is right about half of the time, far better than one layer and far worse
-# than within the lengths of its training, 8 to 32. In the later repeats it's nearly perfect, but by then 8 back matches
-# as well. So it has learned more than a list of lengths, but the rule fades outside of what it was trained on. Its
-# queries and keys are turned by their positions, and in training the nearest match was 7 to 31 positions back, apart
-# from chance repeats. That looks like lesson 07's limit again, on both sides.
+# In the first repeat of a block of 4 the model is right in a third to two thirds of the cases, depending on the start.
+# That's far better than one layer and far worse than within the lengths of its training, 8 to 32. In the later repeats
+# it's nearly perfect, but by then 8 back matches as well. So it has learned more than a list of lengths, but the rule
+# fades outside of what it was trained on. Its queries and keys are turned by their positions, and in training the
+# nearest match was 7 to 31 positions back, apart from chance repeats. That looks like lesson 07's limit again, on both
+# sides.
 #
 # What if a token has come twice, each time with a different token after it? Counting pairs, as in lesson 08, would give
 # each of these a half. Take 47 random tokens, none of them twice, and put token 1 at the end and at two earlier
@@ -1042,9 +1044,9 @@ show(
 )
 
 # %% [markdown]
-# Of our two sentences it predicts most of the second one, and for its last word it repeats what it read in the first.
-# Copying isn't understanding. Still, this is *in-context learning* in its smallest form: no weight has changed, and yet
-# the second time, the model knows.
+# In the second of our two sentences it predicts most of the words that repeat, and for the last one it says what came
+# in the first. Copying isn't understanding. Still, this is *in-context learning* in its smallest form: no weight has
+# changed, and yet the second time, the model knows.
 #
 # ## Knock heads out · core
 #
@@ -1129,15 +1131,16 @@ for layer in range(2):
         name = f"  layer {layer}, head {head}"
         print(f"{name}: score {score:.2f}, loss +{without - whole:.2f}")
 assert missed[0].argmax() == back_head
-assert missed[0, back_head] > 2 * missed[1].max()
+assert missed[0, back_head] > missed[1].max() + 0.2
 assert whole + missed[0, back_head] < one[500] - 0.5
-assert missed[0, back_head] > 4 * missed[0].sort().values[-2]
+assert torch.corrcoef(torch.stack([scores[0, 0], missed[0]]))[0, 1] > 0.8
 
 
 # %% [markdown]
-# In layer 0 the picture told the truth: the head that looks back is missed the most, by far. And yet without it the
-# loss is far below the 3.2 of the one-layer model, so *something* still works. In layer 1 no head is missed much. Are
-# they useless, then? One at a time won't tell. Knock out several at once.
+# In layer 0 the picture told the truth: the more of its weight a head puts one back, the more it's missed. (From this
+# start one head stands out by far. From others two or three share the work.) And yet, without the one that's missed the
+# most, the loss is far below that of the one-layer model, which is more than 3, so *something* still works. In layer 1
+# no head is missed much. Are they useless, then? One at a time won't tell. Knock out several at once.
 
 
 # %%
@@ -1169,13 +1172,15 @@ backs = {
 for name, logits in backs.items():
     print(f"{name}: loss {on_repeats(logits, probe):.2f}")
 told = [on_repeats(logits, probe) for logits in backs.values()]
-assert told[0] < told[1] < told[2] < told[3]
 assert told[1] - told[0] > 0.4  # so the others look back, too
+assert told[2] < one[500] - 0.5  # and they do it for themselves
+assert max(told[1:3]) + 1 < told[3]
 assert told[3] > 3.5
 
 # %% [markdown]
-# So layer 0 doesn't depend on a single head, as the machine you built does. The other three carry part of the load; two
-# or three of them look back with about half of their weight. Only without all four is nothing left. And in layer 1?
+# So layer 0 doesn't depend on a single head, as the machine you built does. The other three carry part of the load,
+# because two or three of them look back as well. From some starts those three together even do more than the one that
+# stands out. Only without all four is nothing left. And in layer 1?
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1193,17 +1198,17 @@ for name, logits in (("alone", alone), ("alone, 3 times as loud", louder)):
     print(f"one head {name}: loss {lost}, right {hit}")
 quiet, loud = ([on_repeats(each, probe) for each in some] for some in (alone, louder))
 assert min(quiet) > whole + 1.5
-assert all(b < a - 0.4 for a, b in zip(quiet, loud, strict=True))
-assert min(right_on_repeats(each, probe) for each in alone) > 0.5
+assert all(b < a - 0.2 for a, b in zip(quiet, loud, strict=True))
+assert min(right_on_repeats(each, probe) for each in alone) > 0.4
 assert max(right_on_repeats(each, probe) for each in louder) < 0.9
 assert right_on_repeats(model(probe), probe) > 0.92
 
 # %% [markdown]
-# All four do the same kind of job, but none can stand in for the others. With a single head, the loss is more than 2,
-# not far below that of knowing only which tokens are in the block (2.77). And yet the likeliest guess is right more
-# often than not. Is it only too quiet? The control lets it speak three times as loud. That helps, so part of it is
-# volume: logits add up, and each head supplies a part of the sum. But the loud head is still right less often than all
-# four together, so they also cover for each other's mistakes.
+# All four do the same kind of job, but none can stand in for the others. With a single head the loss is more than 2,
+# close to that of knowing only which tokens are in the block (2.77). And yet the likeliest guess is right about half of
+# the time, or more often. Is it only too quiet? The control lets it speak three times as loud. That helps, so part of
+# it is volume: logits add up, and each head supplies a part of the sum. But the loud head is still right less often
+# than all four together, so they also cover for each other's mistakes.
 #
 # An ablation tells you what the *rest* can't do without a head. If the loss stays low, the head may be useless, or the
 # others may carry on. Even GPT-2 small has heads that start to work only when another is knocked out ([Wang and
@@ -1512,11 +1517,12 @@ for head in range(4):
     print(f"only the wire to the keys +{harm[head]:.2f}, {left[head]:.0%} right")
 assert max(range(4), key=harm.__getitem__) == back_head
 assert harm[back_head] > missed[0, back_head]
-assert left[back_head] < 0.5
+assert left[back_head] < right_on_repeats(model(probe), probe) - 0.25
 
 # %% [markdown]
-# What the head noted reaches layer 1 through its keys. Spoil that one wire, and more than half of the guesses are
-# wrong, where one in twenty was. A wrong note can do even more harm than none, since it points somewhere else.
+# What the head noted reaches layer 1 through its keys. Spoil that one wire, and more than a third of the guesses are
+# wrong, from some starts more than half, where fewer than one in ten was. A wrong note can do even more harm than none,
+# since it points somewhere else.
 #
 # ## Attention is not explanation: try it · stretch
 #
