@@ -229,7 +229,7 @@ print(tuple(x.shape), "= (n, d_model);  animal is", x[1].int().tolist())
 #   `features[i]`.
 # - Return one tensor `(2, 7, d_k)`, with $W^Q$ first, as `torch.stack([w_q, w_k])` does. The width `d_k` is up to you.
 # - Scores are divided by $\sqrt{d_k}$. These weights also have to be reached in a sentence of twenty words.
-# - All other words may look where they like. The parts of the check: {parts}.
+# - All other words can look where they like. The parts of the check: {parts}.
 #
 # The pencil's numbers give *it* a score of 4 for *animal* and 2 for *street*. Before you write anything, work out what
 # weight that leaves for *animal* among twenty words, if the other 18 score 0.
@@ -413,7 +413,7 @@ print([tuple(result.shape) for result in (scores, weights, outputs)])
 #
 # - `q` is `(…, q, d)`, `k` is `(…, k, d)`, the result is `(…, q, k)`. The `…` stands for any number of leading axes,
 #   such as none, a batch, or a batch and heads.
-# - There may be more keys than queries, or fewer.
+# - There can be more keys than queries, or fewer.
 # - As always (lesson 00): the inputs' dtype and device, inputs unchanged, gradients to both.
 # - Not allowed: `attnlib.attention_scores`, and any finished attention such as `F.scaled_dot_product_attention`.
 
@@ -633,11 +633,11 @@ print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=T
 
 # %% [markdown]
 # Why does the spread matter? Because softmax sees only differences, and $e^{\text{difference}}$ is merciless. With
-# $d = 256$ two scores are easily 20 apart, and $e^{20}$ is half a billion, so one key takes everything. Two things are
-# then lost.
+# $d = 256$ two scores are easily 20 apart, and $e^{20}$ is half a billion, so one key takes everything. Then two
+# things are lost.
 #
 # - **The mixture.** The *entropy* $-\sum_j w_j \ln w_j$ says how many keys share the weight. It's $\ln 64 \approx 4.16$
-#   when all 64 are alike, and 0 when one has it all. (With the natural logarithm its unit is the *nat*.)
+#   when all 64 weigh the same, and 0 when one has it all. (With the natural logarithm its unit is the *nat*.)
 # - **The gradient.** By the quotient rule the derivative of softmax is
 #   $\partial w_i / \partial s_j = w_i (\delta_{ij} - w_j)$, where $\delta_{ij}$ is 1 if $i = j$ and 0 if not. When
 #   every weight is 0 or 1, the whole derivative is 0, and a wrong choice can no longer be unlearned. Its diagonal adds
@@ -735,7 +735,7 @@ show(
 # - `q` is `(…, q, d_k)`, `k` is `(…, k, d_k)`, `v` is `(…, k, d_v)`; the output is `(…, q, d_v)`, the weights are
 #   `(…, q, k)`.
 # - Any leading axes; $d_k \ne d_v$ and more keys than queries are usual. As always.
-# - Scores may be large here as well, and in every attention from here on. An `exp` that overflows fails the robustness
+# - Scores can be large here as well, and in every attention from here on. An `exp` that overflows fails the robustness
 #   part of the check.
 # - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Use your own two
 #   functions from above; `attnlib.attention_scores` and any softmax are allowed from here on, should yours not be
@@ -1093,7 +1093,7 @@ show(
 )
 
 # %% [markdown]
-# All five heads found the same rule. Look at one sentence after training, and point at *she*.
+# All five heads found the same rule. Here's one sentence after training. Point at *she*.
 
 # %%
 example = ["anna", "saw", "tom", "near", "the", "boat", "because", "she", "was", "lost"]
@@ -1144,10 +1144,10 @@ show(
 )
 
 # %% [markdown]
-# That's the table you designed, found by gradient descent. Two things to take away. First, *where* to look was never
-# part of the loss. The head learned it because looking at the wrong noun brings back the wrong name. Second, the weight
-# on the right noun never became 1, and yet the loss is nearly 0. Softmax never gives a key exactly zero, but the rest
-# of the weight falls on words with no name, which add nothing. $W^V$ simply scales the names up to compensate.
+# That's the table you designed, found by gradient descent. Two things are worth remembering. First, *where* to look was
+# never part of the loss. The head learned it because looking at the wrong noun brings back the wrong name. Second, the
+# weight on the right noun never became 1, and yet the loss is nearly 0. Softmax never gives a key exactly zero, but the
+# rest of the weight falls on words with no name, which add nothing. $W^V$ simply scales the names up to compensate.
 #
 # ## Your turn: mark your own sentence · more
 #
@@ -1444,8 +1444,8 @@ check("AdditiveAttention", AdditiveAttention)
 #    them would always be read wrongly. It takes two layers, as lesson 01 said, and lesson 06 builds them.
 # 2. Multiply the scores by a factor that grows without bound, and softmax turns into a hard choice. Then every weight
 #    is 0 or 1, the slope $w_i(\delta_{ij} - w_j)$ is 0 everywhere, and no gradient says how to choose better.
-# 3. The score of *animal* is $-8/2 = -4$, of *street* $-4/2 = -2$, of all others 0. So it looks at the nine others
-#    alike (0.11 each), hardly at *street* (0.015), least at *animal* (0.002). To avoid only *animal*, ask for what
+# 3. The score of *animal* is $-8/2 = -4$, of *street* $-4/2 = -2$, of all others 0. So it looks equally at the nine
+#    others (0.11 each), hardly at *street* (0.015), least at *animal* (0.002). To avoid only *animal*, ask for what
 #    only *animal* has, $(0, -2, 0, 0)$.
 #
 # </details>

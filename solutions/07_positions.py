@@ -6,7 +6,7 @@
 # three of the ways real models do it, and then train models with all of them to find out what each way can and can't
 # do.
 #
-# (There are more ways. The simplest is a table of positions that is learned, as in lesson 06, in BERT and in GPT-2. You
+# (There are more ways. The simplest is a learned table of positions, as in lesson 06, in BERT and in GPT-2. You'll
 # train that one here too.)
 #
 # | | |
@@ -224,7 +224,7 @@ show(
 )
 
 # %% [markdown]
-# Compare pairs of columns: neighbours differ in the top row, distant ones in the bottom rows.
+# Compare columns two at a time. Neighbours differ in the top row, distant ones in the bottom rows.
 #
 # Why two numbers for one hand? Because a step forward is then a *rotation*, the same one from any start. To go from
 # position $p$ to $p + s$, turn each hand by $s\,\theta_i$. As a matrix $R(s)$, for one hand (its rows are the addition
@@ -657,7 +657,7 @@ show(
 
 # %% [markdown]
 # Two of the three know only the distance, but they differ. The rotation gives a curve with hills and valleys, and where
-# those are depends on the query and the key. ALiBi's ramp can only go down. Keep that in mind for what comes next.
+# those are depends on the query and the key. ALiBi's ramp can only go down. That will matter in a moment.
 #
 # ## Train them: name the word two back · core
 #
@@ -1085,7 +1085,8 @@ assert found["rotary"]["all"][38:].mean() < fast[38:].mean() < 0.4
 # %% [markdown]
 # Within the trained lengths nothing changes: training left the slow hands nothing to do. Beyond them, about four in ten
 # and three in ten are right, not far from the half and the third of keys that look alike. So the slow hands do speak up
-# out there, but nobody has taught them what to say. From 40 on they make it worse.
+# out there, but nobody has taught them what to say. Between 21 and 39 they do harm in this model, and good in models
+# trained from other starts. From 40 on they've made it worse from every start we tried.
 
 # %% [markdown]
 # ## Test the diagnosis · more
@@ -1244,12 +1245,12 @@ check("mend_rotary", attend_after_cache)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Seven words are in the cache, and one new word comes. At which position is it? At which position does the code put it?
+# Seven words are in the cache, and one new word comes. What's its position? And where does the code put it?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A score is a product of two turned vectors, and only the difference between their angles is left in it. What is a
+# A score is a product of two turned vectors, and only the difference between their angles is left in it. What's a
 # *value* multiplied by?
 #
 # </details>
@@ -1320,9 +1321,9 @@ print("seven words, then four more: the same as eleven at once")
 #    are back where they began, and distances 0 and 44 look the same. With a huge base all hands but the first stand
 #    still, and those columns are plain attention without positions.
 # 2. The first layer can write into each word a mixture that its neighbour dominates, and the second can compare such
-#    mixtures. No head has a peak at one distance, but a *difference* of two heads can. Learning that takes time: in 220
-#    steps we got from 0.25 to 0.29, but with ten times as many, five such models were right about 66 to 98 % of the
-#    tokens within the trained length. A single layer stayed below a quarter.
+#    mixtures. No head has a peak at one distance, but a *difference* of two heads can. Learning that takes time. After
+#    220 steps two layers are hardly better than one (0.26 to 0.29 instead of 0.25), but with ten times as many, seven
+#    such models named 66 to 98 % of the tokens within the trained length. A single layer stayed below a quarter.
 # 3. Not by itself. In three runs of ours the loss was 2.4 from the eighth character on, even where it's 2.0 without
 #    squeezing. The distances are within what was trained, but neighbours are now a quarter of a word apart, and the
 #    weights have never seen that. That's why position interpolation trains a little more with squeezed positions.

@@ -13,8 +13,8 @@
 # | **You need** | heads from lesson 03, the norm and the post-LN block from 06, ablation from 11; no chemistry |
 # | **Time** | core 1 hour 40 minutes, everything 2 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
-# The weights are in a small package that isn't part of this course. If it's missing, the cell that needs it tells you
-# how to get it. The exercises can be checked without it.
+# The weights come in a small package that isn't part of this course. If it's missing, the cell that needs it tells you
+# how to get it. You can check the exercises without it.
 
 # %%
 import matplotlib.pyplot as plt
@@ -195,7 +195,7 @@ check("SharedEncoder", SharedEncoder)
 # %% [markdown]
 # ## Load somebody else's weights · core
 #
-# Here is the file. It knows its tensors by the names its authors used.
+# Here's the file. Its tensors have the names its authors gave them.
 
 # %%
 published = chemistry.published_weights()
@@ -414,8 +414,8 @@ assert made.count(commonest) / len(made) < 0.55
 # %% [markdown]
 # So spelling alone goes a long way. (Saying the most common token every time would get only about half of the atoms
 # right.) A model that fills in 85 % needn't know anything about the reaction. To get nearly all of them it needs the
-# left side, above all for atoms other than carbon, of which spelling alone gets only about half. So the model looks
-# across the arrow. Where in the model does that happen?
+# left side, above all for atoms other than carbon, because spelling alone gets only about half of those right. So the
+# model looks across the arrow. Where in the model does that happen?
 #
 # ## Load it wrong, and see who notices · more
 #
@@ -721,7 +721,7 @@ check("find_head", find_head)
 # <details><summary>Hint 1</summary>
 #
 # For one reaction, `truth[torch.arange(p), origin]` looks up for each atom whether its origin is right. With an
-# `origin` of `(depth, h, p)` the result has that shape, too. What does index −1 look up?
+# `origin` of `(depth, h, p)` the result has that shape as well. What does index −1 look up?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -944,7 +944,7 @@ for third, name in enumerate(ORDINALS):
 # instead.)
 #
 # Ask the head. The ester has two oxygens, and the question is about the one between two carbons. On the left there are
-# three that it could have been. A head that couldn't tell them apart would give each of them 0.33.
+# three candidates. A head that couldn't tell them apart would give each of them 0.33.
 
 
 # %%
@@ -1116,10 +1116,10 @@ show(
 )
 
 # %% [markdown]
-# ## Find out in which round it's needed · stretch
+# ## Find out which round needs it · stretch
 #
 # You took head 5 away from all twelve layers at once, because they share it. But a shared head still works twelve
-# times. In which of the rounds is it needed? Guess first: the early ones, while atoms still look for their partners?
+# times. Which of the rounds need it? Guess first: the early ones, while atoms still look for their partners?
 # The late ones, just before the answer? Or a single one, somewhere in between?
 #
 # A hook that counts its calls can take the head away in some rounds only.
