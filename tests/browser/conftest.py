@@ -1,4 +1,4 @@
-"""One Chromium for all tests of a session, the system's; without it, or without Playwright, each test is skipped."""
+"""One Chromium for all tests of a session, the system's; without it, or without Playwright, each test fails."""
 
 import os
 import shutil
@@ -27,11 +27,11 @@ def _this_checkout_and_environment() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """The browser."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: make browser installs it")
     program = next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed (apt install chromium)")
-    with playwright.sync_playwright() as started:
+    assert program, f"no browser: none of {', '.join(NAMES)} is installed (apt install chromium)"
+    from playwright.sync_api import sync_playwright  # not before: the tests of files need none
+
+    with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()

@@ -22,8 +22,7 @@ SIZES = {"phone": (390, 844), "desktop": (1280, 900)}
 
 @pytest.fixture(scope="session", autouse=True)
 def _built():
-    if not PAGES:
-        pytest.skip("the site is not built: make site")
+    assert PAGES, "the site is not built: make site"
 
 
 class Quiet(SimpleHTTPRequestHandler):
