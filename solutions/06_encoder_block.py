@@ -52,9 +52,9 @@ seed = 0
 # %% [markdown]
 # ## See the whole thing first · core
 #
-# Follow the orange line from left to right: it's the word's own vector, carried through the block. Twice a branch
-# leaves the line, and its result is added back. The numbers are for the word *it* in our sentence; the next sections
-# compute them. (The column *animal* is what the MLP will conclude.)
+# Follow the orange line downwards: it's the word's own vector, carried through the block. Twice a branch leaves the
+# line, and its result is added back. The numbers are for the word *it* in our sentence; the next sections compute them.
+# (The column *animal* is what the MLP will conclude.)
 
 # %%
 it_comes_in = torch.tensor([0.0, 0.0, 1.0, 0.0])

@@ -139,6 +139,12 @@ def test_the_block_adds() -> None:
     assert after.index("attention") < after.index("norm1") < after.index("MLP") < after.index("norm2")
 
 
+def test_the_block_is_as_narrow_as_a_phone() -> None:
+    """A wider drawing is shrunk there, and its type with it: 358 pixels, 96 an inch."""
+    ax = plot_block(*torch.rand(3, 4), columns=["legs", "lanes", "it", "animal"])
+    assert 0.9 * ax.figure.get_size_inches()[0] < 358 / 96
+
+
 def test_the_map_has_all_lessons() -> None:
     assert [text for text in texts(course()) if text.isdigit()] == [f"{n:02}" for n in range(13)]
 

@@ -127,7 +127,7 @@ def plot_block(
     shapes: bool = False,
     **more: Any,
 ) -> "matplotlib.axes.Axes":
-    """The encoder block: norm, attention, add, norm, MLP, add, with what each part brings to the stream `x`.
+    """The encoder block, downwards: norm, attention, add, norm, MLP, add, and what each part brings to the stream `x`.
 
     `found` is what attention adds and `thought` what the MLP adds. With `norm_first=False` the norms come after
     the sums, and their results are not shown.
@@ -149,17 +149,17 @@ def plot_block(
     ]
     if norm_first:
         values += [("the sum", "+", place["+"], x + found), ("the new x", "+ ", place["+ "], x + found + thought)]
-    boxes = [Box(name="x", id="in", at=(0, 0), faint=True), Box(name="x", id="out", at=(7, 0), faint=True)]
-    boxes += [Box(name=name.strip(), id=name, at=(place[name], 0), accent=name.strip() == "+") for name in steps]
+    boxes = [Box(name="x", id="in", at=(0, 0), faint=True), Box(name="x", id="out", at=(0, 7), faint=True)]
+    boxes += [Box(name=name.strip(), id=name, at=(0, place[name]), accent=name.strip() == "+") for name in steps]
     boxes += [
-        Box(name=name, id=f"value {under}", at=(column, 1), value=value, axes=letters, columns=columns)
-        for name, under, column, value in values
+        Box(name=name, id=f"value {beside}", at=(1, row), value=value, axes=letters, columns=columns)
+        for name, beside, row, value in values
     ]
     arrows = [
         *_chain("in", *steps, "out"),
-        Arrow(start="in", end="+", via=[(0, -0.75), (place["+"], -0.75)], accent=True),
-        Arrow(start=steps[2], end="+ ", via=[(3.4, 0), (3.4, -0.75), (place["+ "], -0.75)], accent=True),
-        *(Arrow(start=under, end=f"value {under}", dotted=True) for _, under, _, _ in values),
+        Arrow(start="in", end="+", via=[(-0.75, 0), (-0.75, place["+"])], accent=True),
+        Arrow(start=steps[2], end="+ ", via=[(0, 3.4), (-0.75, 3.4), (-0.75, place["+ "])], accent=True),
+        *(Arrow(start=beside, end=f"value {beside}", dotted=True) for _, beside, _, _ in values),
     ]
     return plot_boxes(boxes, arrows, shapes=shapes, **more)
 
