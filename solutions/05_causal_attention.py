@@ -527,12 +527,12 @@ for dtype in dtypes:
 #
 # Every library has masks, and they do not mean the same thing.
 #
-# | convention | open | blocked | who uses it | to ours | from ours |
-# | --- | --- | --- | --- | --- | --- |
-# | **attend** | `True` | `False` | `F.scaled_dot_product_attention`, this course | | |
-# | **blocked** | `False` | `True` | `nn.MultiheadAttention` | `from_blocked` | `to_blocked` |
-# | **keep** | `1` | `0` | tokenizers, much published code | `from_keep` | `to_keep` |
-# | **additive** | `0.0` | `-inf` | `nn.Transformer`'s causal mask; added to scores | `from_additive` | `to_additive` |
+# | name | open | blocked | who uses it | to ours and back |
+# | --- | --- | --- | --- | --- |
+# | **attend** | `True` | `False` | `F.scaled_dot_product_attention`, this course | |
+# | **blocked** | `False` | `True` | `nn.MultiheadAttention` | `from_blocked`, `to_blocked` |
+# | **keep** | `1` | `0` | tokenizers, much published code | `from_keep`, `to_keep` |
+# | **additive** | `0.0` | `-inf` | `nn.Transformer`'s causal mask; added to scores | `from_additive`, `to_additive` |
 #
 # All four are tensors of the same shape. Below is one mask in four dialects, each handed to code that speaks it. All
 # four give the same weights.

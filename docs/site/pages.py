@@ -16,6 +16,8 @@ DRAWING = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
 OPENING = re.compile(r"(\d+ minutes|A minute) to read\.")
 LONGEST_DESCRIPTION = 160  # characters: what a search engine shows
 NO_HEAD = re.compile(r'<thead>\s*<tr[^>]*>\s*(<th class="head"><p></p></th>\s*)+</tr>\s*</thead>')
+MARK = re.compile(r'(<span class="math[^>]*>\\\([^<]*)\\\)</span>([.,;])')
+"""A formula and the mark behind it, which would begin a line of its own where a phone breaks the formula."""
 UNFOLD = '<summary aria-label="Toggle hidden content">'
 """Its label hides the words that are in it."""
 
@@ -30,7 +32,7 @@ def finish(app, name, _template, context, _document):
     """Change a page's text and its list of headings."""
     for part in ("body", "toc"):
         text = PLAIN.sub(r"\1", context.get(part, "")).replace(UNFOLD, "<summary>")
-        text = NO_HEAD.sub("", text)
+        text = MARK.sub(r"\1\2\\)</span>", NO_HEAD.sub("", text))
         if name.startswith("notebooks/"):
             text = PATH.sub(r' <span class="path path-\1">\1</span>', text)
             text = DRAWING.sub(lambda found: f"../{as_file(app, found[1])}", text)

@@ -134,6 +134,30 @@ def test_no_formula_is_broken_in_a_table(page, site, size):
         assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
 
 
+MARKS = """() => [...document.querySelectorAll('article .MathJax_FullWidth')]
+    .map(broken => broken.closest('.math').nextSibling?.data ?? '').filter(text => /^[.,;]/.test(text))"""
+
+
+def test_no_mark_begins_a_line_behind_a_formula_that_is_broken_on_a_phone(page, site):
+    page.set_viewport_size(dict(zip(("width", "height"), SIZES["phone"], strict=True)))
+    (name,) = (name for name in PAGES if name.startswith("notebooks/10"))
+    page.goto(f"{site}{name}", wait_until="load")
+    page.wait_for_function(DRAWN)
+    assert page.locator("article .MathJax_FullWidth").count() > 1
+    assert page.evaluate(MARKS) == []
+
+
+def test_no_table_of_a_lesson_scrolls_on_a_desktop(page, site):
+    page.set_viewport_size(dict(zip(("width", "height"), SIZES["desktop"], strict=True)))
+    wide = (
+        "all => all.filter(it => it.scrollWidth > it.parentElement.clientWidth).map(it => it.textContent.slice(0, 60))"
+    )
+    for name in (name for name in PAGES if name.startswith("notebooks/")):
+        page.goto(f"{site}{name}", wait_until="load")
+        page.wait_for_function(DRAWN)
+        assert (name, page.locator("article table").evaluate_all(wide)) == (name, [])
+
+
 def test_a_line_as_wide_as_the_notebooks_fits_into_code_and_output(page, site):
     page.set_viewport_size(dict(zip(("width", "height"), SIZES["desktop"], strict=True)))
     (name,) = (name for name in PAGES if name.startswith("notebooks/02"))
