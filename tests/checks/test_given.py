@@ -33,7 +33,8 @@ def test_over_the_wire_it_is_the_same_model() -> None:
 @pytest.mark.parametrize(
     ("exercise", "shown"),
     [
-        ("train_and_film", ("model, 6 tensors (7, 4)", "make = torch.optim.SGD")),
+        ("train_and_film", ("model, 6 tensors, the first (7, 4)", "make = torch.optim.SGD")),
+        ("append_to_cache", ("cache, 2 tensors (2, 3, 11, 5), length = 2",)),
         ("invent_control", ("generator = torch.Generator().manual_seed(",)),
     ],
 )

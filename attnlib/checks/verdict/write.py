@@ -207,7 +207,8 @@ def _described_inputs(exercise: Exercise, trial: Trial) -> str:
             numbers = value.items() if isinstance(value, dict) else ()
             told = [f"{key} = {number}" for key, number in numbers if isinstance(number, int)]
             count = f"{len(tensors)} tensor{'s' if len(tensors) > 1 else ''}"
-            described.append(", ".join([f"{name}, {count} {tuple(tensors[0].shape)}", *told]))
+            first = " " if len({each.shape for each in tensors}) == 1 else ", the first "
+            described.append(", ".join([f"{name}, {count}{first}{tuple(tensors[0].shape)}", *told]))
         elif value is not None:
             described.append(f"{name} = {value}")
     if exercise.kind == "module":
