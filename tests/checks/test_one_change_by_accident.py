@@ -157,6 +157,18 @@ def test_one_maximum_for_all_rows_is_never_proposed(largest: str) -> None:
     assert not [line for line in proposed for whole in ("amax()", "amax(x)", "max(x)") if whole in line]
 
 
+def test_an_axis_more_is_proposed_for_what_is_read_and_not_for_what_is_written_into() -> None:
+    """`w.unsqueeze(1)[0, 0] = 1` would fill a whole row of w, and broadcasting has nothing to do with it."""
+    written = source_of(of_a_cell("def f(w, x):\n    w[0, 0] = x[0]\n    return w\n", "f"))
+    assert written is not None
+    lined_up = set()
+    for edit in edits_of(written, {"values"}):
+        with edit.put():
+            line = ast.unparse(written.tree.body[0]).split("\n")[1].strip()
+            lined_up |= {line} if "unsqueeze" in line else set()
+    assert lined_up == {f"w[0, 0] = x.unsqueeze({axis})[0]" for axis in (1, -1)}
+
+
 def test_what_mends_an_answer_is_told_though_it_looks_something_up_and_catches_errors() -> None:
     """What was there before a change is not held against it."""
     source = (

@@ -222,7 +222,8 @@ def of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:
         if _is_measured(site):
             yield Repair(expression("_x.mT", x=node), "axis", "another axis of")
             return
-        if not isinstance(site.parent, ast.For | ast.comprehension):  # a loop lines nothing up
+        written = isinstance(getattr(site.parent, "ctx", None), ast.Store)
+        if not written and not isinstance(site.parent, ast.For | ast.comprehension):  # neither lines anything up
             for text in ("_x.unsqueeze(1)", "_x.unsqueeze(-1)"):
                 yield Repair(expression(text, x=node), "step", clause=f"if the axes of {OLD} were lined up")
         yield Repair(expression("_x.mT", x=node), "step", clause=f"if {OLD} were transposed")
