@@ -137,7 +137,7 @@ def test_a_hover_drawing_fits_and_a_word_shows_its_weights(page, site, width):  
     assert all(left >= 0 and right <= width and drawn == round(wide) for left, right, wide, drawn in boxes)
     assert drawings.locator("img").evaluate_all("all => all.map(each => getComputedStyle(each).padding)") == ["0px"] * 3
     ground = "all => all.map(each => getComputedStyle(each.closest('.text_html')).backgroundColor)"
-    assert drawings.evaluate_all(ground) == ["rgb(255, 255, 255)"] * 3  # as the pictures'
+    assert drawings.evaluate_all(ground) == ["rgb(255, 255, 255)"] * 3  # like the pictures'
     word = drawings.first.locator("g[tabindex='0']").first
     word.scroll_into_view_if_needed()
     word.locator(".hit").hover()
