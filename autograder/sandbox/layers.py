@@ -133,6 +133,8 @@ def container_command(program: str, image: str, runtime_folder: Path) -> list[st
     command += ["--ipc", "none", "--pids-limit", "256", "--memory", CONTAINER_MEMORY, "--ulimit", "nofile=1024:1024"]
     command += ["--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={SCRATCH_BYTES}", "--workdir", "/tmp"]
     command += ["--volume", f"{runtime_folder}:/sandbox:ro"]
+    if program == "podman":  # whose --read-only leaves /run and /var/tmp writable, for the next student to read
+        command += ["--read-only-tmpfs=false"]
     for name, value in ENVIRONMENT.items():
         if name != "PATH":  # the image knows where its Python is
             command += ["--env", f"{name}={value}"]

@@ -80,6 +80,8 @@ def test_what_a_container_is_asked_for(tmp_path):
     ):
         assert wanted in command
     assert "--privileged" not in command
+    assert "--read-only-tmpfs=false" in command
+    assert "tmpfs=" not in " ".join(container_command("docker", "course", tmp_path))  # docker knows no such option
 
 
 def test_a_program_that_is_not_there_and_layers_that_are_none_are_said_in_a_sentence(monkeypatch, tmp_path):
