@@ -1307,9 +1307,9 @@ print(f"with the table {bills[0] / 1e6:.1f} MB, in tiles {bills[1] / 1e6:.1f} MB
 assert bills[1] < 0.75 * bills[0]
 
 # %% [markdown]
-# Nothing was approximated, so nothing changes but the bill. (The losses don't always agree to the last bit, because sums
-# in a different order round differently.) What's left of the bill is the inputs and results of the heads, the MLP, the
-# norms and the logits, and all of these grow like $n$.
+# Nothing was approximated, so nothing changes but the bill. (The losses don't always agree to the last bit, because
+# sums in a different order round differently.) What's left of the bill is the inputs and results of the heads, the MLP,
+# the norms and the logits, and all of these grow like $n$.
 #
 # ## Say what the win is, and what it isn't · more
 #
