@@ -14,6 +14,7 @@ def sandbox_option(function: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         help="What student code runs behind. auto: bubblewrap, or else landlock, which is Landlock with seccomp. "
         "any: or else user, which is another user with seccomp, for containers, as root. "
-        "docker:IMAGE or podman:IMAGE: a container with torch, einops, jaxtyping, matplotlib and IPython, and without attnlib. "
+        "docker:IMAGE or podman:IMAGE: a container with torch, einops, jaxtyping, matplotlib and IPython, and without "
+        "attnlib. "
         "none: nothing but limits; student code then has your own rights.",
     )(function)

@@ -20,8 +20,8 @@ from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.judging.intake.folder import MOST_BYTES
 from autograder.judging.intake.timestamp import weighed
 from autograder.showing.errors import CourseError
-from autograder.watching.arrivals import Attempt
 from autograder.watching.arrivals import Exchange as Arrivals
+from autograder.watching.arrivals import HandIn
 
 SECRET = "what nobody else may read"
 TIME = "2026-01-02 03:04:05 UTC"
@@ -132,7 +132,7 @@ def test_a_full_disk_leaves_what_was_collected_before(exchange, tmp_path, monkey
     monkeypatch.setattr(shutil.copytree, "__defaults__", (False, None, shutil.copy2, False, False))
     exchange.factory.Collect(coursedir=exchange.directory, update=True).start()
     assert collected(exchange) == before
-    attempt = Attempt(place.name, "adam", TINY, 0.0, place)
+    attempt = HandIn(place.name, "adam", TINY, 0.0, place)
     with pytest.raises(OSError, match="No space left"):  # `watch` tries it again, and doesn't refuse it
         Arrivals(exchange, [TINY]).take(attempt)
     assert collected(exchange) == before

@@ -1,6 +1,7 @@
 """What the notebook would have told, the feedback tells: from the answer's own source, for the visible cases alone."""
 
 import ast
+import inspect
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from tiny_course import RIGHT, TINY, cell
 
 from attnlib.checks import exercises, run
 from attnlib.checks.asking.time_limits import here
-from attnlib.checks.naming import from_source, reading
+from attnlib.checks.naming import arguments, from_source, reading
 from attnlib.checks.naming.from_source import READ, from_record
 from attnlib.checks.verdict.judge import explain
 from autograder.judging import explainer
@@ -168,4 +169,6 @@ def test_a_title_is_one_of_the_course_s_and_the_answer_s_words_come_below():
 def test_every_finding_of_reading_is_known():
     calls = [n for n in ast.walk(ast.parse((ROOT / reading.__file__).read_text())) if isinstance(n, ast.Call)]
     first = [call.args[0] for call in calls if ast.unparse(call.func) == "_finding"]
+    of_mode = ast.walk(ast.parse(inspect.getsource(arguments.fault_of_mode)))
+    first += [n.value.elts[0] for n in of_mode if isinstance(n, ast.Return) and isinstance(n.value, ast.Tuple)]
     assert {name.value for name in first if isinstance(name, ast.Constant)} == set(READ)

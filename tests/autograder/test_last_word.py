@@ -20,13 +20,13 @@ from autograder.in_nbgrader.course_files import alone
 from autograder.judging import version
 from autograder.sandbox.probe import probe
 from autograder.watching import watch as watching
-from autograder.watching.arrivals import Attempt, Exchange
+from autograder.watching.arrivals import Exchange, HandIn
 from autograder.watching.watch import Watch
 
 
 def test_an_attempt_that_is_tried_again_is_not_overtaken_by_a_later_one(watch, monkeypatch):  # noqa: F811
     """Else it would be entered after that one, and stay."""
-    first, second = (Attempt(f"{n}", "a", TINY, float(n), Path("x")) for n in (1, 2))
+    first, second = (HandIn(f"{n}", "a", TINY, float(n), Path("x")) for n in (1, 2))
     watch._failed(first, "odd")
     assert watch._turn([first, second]) == []
     monkeypatch.setattr(watching, "AGAIN_SECONDS", 0.0)

@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, PrefixLoader
@@ -84,10 +83,15 @@ class Page(HTMLExporter, Rendered):
 
     @default("filters")
     def _remembering(self) -> dict[str, Callable[..., str]]:
-        return {"highlight_code": highlighted, "markdown2html": from_markdown}
+        return {"highlight_code": self.highlight, "markdown2html": from_markdown}
 
-    def from_notebook_node(self, *args: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
-        _, resources = super().from_notebook_node(*args, **options)
+    def highlight(self, source: str, metadata: Mapping[str, Any]) -> str:
+        """The code's HTML, not yet cleaned."""
+        return highlighted(source, metadata.get("magics_language", self.language))
+
+    def from_notebook_node(self, nb: NotebookNode, *args: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
+        self.language = str(nb.metadata.get("language_info", {}).get("pygments_lexer", "ipython3"))
+        _, resources = super().from_notebook_node(nb, *args, **options)
         return NO_ALT.sub(f'<img alt="{UNDESCRIBED}"', resources.pop("page")), resources
 
     def _preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
@@ -108,13 +112,9 @@ class NoPictures(IPythonRenderer):
         return str(self.link(text or url, url, title))
 
 
-def highlighted(source: str, metadata: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """The code's HTML, not yet cleaned."""
-    return _in_colours(source, metadata.get("magics_language", "ipython3"))
-
-
 @lru_cache(MOST_KEPT)
-def _in_colours(source: str, language: str) -> str:
+def highlighted(source: str, language: str) -> str:
+    """The code's HTML, not yet cleaned."""
     return str(Highlight2HTML()(source, language))
 
 
