@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 from traitlets.config import Config
 
-from autograder.in_nbgrader.pages.page import UNDESCRIBED, Page, from_markdown
+from autograder.in_nbgrader.pages.page import LONGEST_KEPT, UNDESCRIBED, Page, from_markdown, highlighted
 from autograder.in_nbgrader.pages.policy import TEMPLATES
 from autograder.showing.clean_html import ATTRIBUTES, TAGS, cleaned
 
@@ -114,6 +114,14 @@ def test_what_is_kept_of_one_page_stands_in_no_other():
     assert pages[0] == pages[2] != pages[1]
     assert [page.count('<span class="mi">2</span>') for page in pages] == [0, 1, 0]
     assert all(f'<span class="{of}">echo</span>' in page for page in pages for of in ("nb", "n"))
+
+
+def test_long_cells_are_not_kept():
+    """Else a few thousand of them would fill the memory of a watch."""
+    cells = [of("x" * (LONGEST_KEPT + 1)) for of in (new_code_cell, new_markdown_cell)]
+    before = [made.cache_info().currsize for made in (highlighted, from_markdown)]
+    assert "x" * LONGEST_KEPT in page_of(cells, "feedback")
+    assert [made.cache_info().currsize for made in (highlighted, from_markdown)] == before
 
 
 def test_a_student_s_name_is_text():

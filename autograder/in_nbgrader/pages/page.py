@@ -24,6 +24,8 @@ OURS = Path(__file__).parent / "templates"
 MAKE_HTML = frozenset({"ansi2html", "clean_html", "highlight_code", "markdown2html", "strip_files_prefix"})
 MOST_KEPT = 2048
 """Cells whose HTML is kept: those of all lessons, most of which stand in every student's page."""
+LONGEST_KEPT = 3_000
+"""Characters of such a cell: a student may hand in megabytes, as often as they like."""
 UNDESCRIBED = "No description has been provided for this image"
 NO_ALT = re.compile(r"<img\b(?![^>]*\balt=)")  # a template's: a student's text has none
 
@@ -83,11 +85,11 @@ class Page(HTMLExporter, Rendered):
 
     @default("filters")
     def _remembering(self) -> dict[str, Callable[..., str]]:
-        return {"highlight_code": self.highlight, "markdown2html": from_markdown}
+        return {"highlight_code": self.highlight, "markdown2html": kept(from_markdown)}
 
     def highlight(self, source: str, metadata: Mapping[str, Any]) -> str:
         """The code's HTML, not yet cleaned."""
-        return highlighted(source, metadata.get("magics_language", self.language))
+        return kept(highlighted)(source, metadata.get("magics_language", self.language))
 
     def from_notebook_node(self, nb: NotebookNode, *args: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
         self.language = str(nb.metadata.get("language_info", {}).get("pygments_lexer", "ipython3"))
@@ -110,6 +112,11 @@ class NoPictures(IPythonRenderer):
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         return str(self.link(text or url, url, title))
+
+
+def kept(make_html: Any) -> Callable[..., str]:
+    """The function, which has a cache, for short sources; for long ones the same without it."""
+    return lambda source, *more: (make_html if len(source) <= LONGEST_KEPT else make_html.__wrapped__)(source, *more)
 
 
 @lru_cache(MOST_KEPT)
