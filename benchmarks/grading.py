@@ -8,7 +8,6 @@ takes seconds for each, or all of them with `--full`.
 
 import dataclasses
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,13 +22,14 @@ from autograder.building.build_course import prepare
 from autograder.grading.chosen import chosen_submissions
 from autograder.grading.grade_course import Graded, How, Run
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
-from autograder.lesson_text.layout import ROOT, Layout
+from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.sandbox.layers import Layers
 from autograder.sandbox.probe import probe
 
 from .made_class import made_class
 from .measure import header, row, verdict
+from .stock_nbgrader import Stock
 
 HONEST = ("right", "untouched", "noisy")
 Scores = dict[str, float]
@@ -52,25 +52,11 @@ def sample(kinds: dict[str, str], size: int) -> list[str]:
 
 
 def stock(layout: Layout, lesson: str, students: list[str], folder: Path) -> tuple[float, Scores]:
-    """Seconds per student with stock nbgrader, and the scores; its kernel runs the same hidden checks."""
-    shutil.copytree(layout.course / "source", folder / "source")
-    for student in students:
-        shutil.copytree(layout.course / "submitted" / student, folder / "submitted" / student)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"}
-
-    def nbgrader(command: str) -> None:
-        options = [f"--CourseDirectory.root={folder}", "--CourseDirectory.course_id=stock"]
-        subprocess.run(
-            [sys.executable, "-m", "nbgrader", command, lesson, *options],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            check=False,  # a failed submission leaves no score
-        )
-
-    nbgrader("generate_assignment")
+    """Seconds per student with stock nbgrader, and the scores."""
+    course, submitted = Stock(layout, lesson, folder), layout.course / "submitted"
+    course.hand_in((s, read_notebook(submitted / s / lesson / f"{lesson}.ipynb")) for s in students)
     began = time.perf_counter()
-    nbgrader("autograde")
+    course.run("autograde")
     seconds = (time.perf_counter() - began) / len(students)
     with Gradebook(f"sqlite:///{folder / 'gradebook.db'}", "stock") as gradebook:
         return seconds, {s: gradebook.find_submission_notebook(lesson, lesson, s).score for s in students}
@@ -157,7 +143,6 @@ def measure(students: int, lesson: str, chosen: int) -> None:
     """Grade a class in a course of its own."""
     with tempfile.TemporaryDirectory() as folder:
         layout = dataclasses.replace(Layout(), course=Path(folder) / "course")
-        (Path(folder) / "stock").mkdir()
         compare(layout, lesson, students, chosen, Path(folder) / "stock")
 
 

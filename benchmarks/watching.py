@@ -3,8 +3,11 @@
     python -m benchmarks.watching [--students 300] [--within 60] [--kills 2] [--judge 0.5 | --real] [--small]
 
 By default the judge is a stand-in that takes `--judge` seconds; everything else is real: collecting, entering, writing
-and releasing feedback. With `--real`, right answers to the lesson are judged. With `--small`, the lesson has one
-exercise, and its pages of feedback are small: a faster test of the order and the kills, which says little about time.
+and releasing feedback. With `--real`, right answers to the lesson are judged, and stock nbgrader's
+`autograde` and `generate_feedback` answer `--sample` of them in the same run; collecting and releasing aren't counted
+against it.
+With `--small`, the lesson has one exercise, and its pages of feedback are small: a faster test of the order and the
+kills, which says little about time.
 """
 
 import dataclasses
@@ -17,6 +20,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from nbgrader.utils import notebook_hash
@@ -29,6 +33,7 @@ from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.lesson_text.regions import solved_source
 
 from .measure import header, row, verdict
+from .stock_nbgrader import Stock
 
 SETTINGS = """c = get_config()
 c.CourseDirectory.course_id = "attention"
@@ -172,8 +177,27 @@ def load(
     return Load([str(one["student"]) for one in answers], handed_in, at, asked, released)
 
 
+def stock(exchange: Exchange, students: int, folder: Path) -> float:
+    """Seconds until stock nbgrader has graded `students` hand-ins and written their feedback."""
+    course = Stock(exchange.layout, exchange.lesson, folder)
+    course.hand_in((f"student{number:03}", exchange.notebook) for number in range(students))
+    began = time.perf_counter()
+    course.run("autograde", "generate_feedback")
+    seconds = time.perf_counter() - began
+    pages = len(list(folder.glob("feedback/*/*/*.html")))
+    if pages != students:
+        raise RuntimeError(f"stock nbgrader wrote {pages} pages of feedback for {students} students")
+    return seconds
+
+
 def main(
-    students: int = 300, within: float = 60.0, kills: int = 2, judge: str = "0.5", workers: int = 2, small: bool = False
+    students: int = 300,
+    within: float = 60.0,
+    kills: int = 2,
+    judge: str = "0.5",
+    workers: int = 2,
+    small: bool = False,
+    sample: int = 5,
 ) -> None:
     """Print how soon the answers came."""
     with tempfile.TemporaryDirectory() as folder:
@@ -186,6 +210,7 @@ def main(
         alone = Exchange(dataclasses.replace(whole, course=Path(folder, "alone", "course")), lesson, judge, 1)
         one = load(alone, 3, 60, 0, starting=STARTING)
         found = load(exchange, students, within, kills)
+        theirs = [stock(alone, size, Path(folder, f"stock{size}")) for size in (1, sample)] if judge == "real" else []
     order = list(found.handed_in)
     header(f"answers through the exchange, judge: {judge} s", "students", "median s", "worst s", "a minute")
     row("one at a time, to a watch that is running", str(3), statistics.median(one.waits), max(one.waits), "")
@@ -198,6 +223,11 @@ def main(
         worst,
         60 * students / last,
     )
+    if theirs:
+        row("stock nbgrader, once it is started by hand", str(1), theirs[0], theirs[0], "")
+        row("", str(sample), "", theirs[1], 60 * sample / theirs[1])
+        print(f"ours / stock: {theirs[0] / statistics.median(one.waits):.1f} times as soon when one hands in,", end=" ")
+        print(f"{students / last * theirs[1] / sample:.1f} times as many a minute")
     verdict("seconds to an answer, one at a time, at worst", max(one.waits), 10)
     print(f"answered once each: {sorted(found.answered) == order}; feedback released: {found.released}")
     print(f"in the order of their arrival: {found.answered == order}; judged: {len(found.asked)}")
@@ -211,9 +241,10 @@ def main(
 @click.option("--real", is_flag=True)
 @click.option("--small", is_flag=True)
 @click.option("--workers", default=2, show_default=True)
-def command(students: int, within: float, kills: int, judge: str, real: bool, small: bool, workers: int) -> None:
+@click.option("--sample", default=5, show_default=True, help="with --real: hand-ins that stock nbgrader answers")
+def command(real: bool, judge: str, **options: Any) -> None:
     """Measure how soon answers come."""
-    main(students, within, kills, "real" if real else judge, workers, small)
+    main(judge="real" if real else judge, **options)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python -m benchmarks.worker_memory [--workers 1] [--students 12] [--only wrong]
 
 PSS counts a page shared by n processes as one n-th for each of them. What only one process holds is private (USS).
-With `--only wrong`, every worker gets to explain an answer, and so reaches the most it ever holds.
+With `--only wrong`, every worker gets to explain an answer, and so reaches the most it ever holds. In the same run,
+stock nbgrader grades one of the submissions, with its kernel.
 """
 
 import dataclasses
@@ -26,8 +27,9 @@ from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.notebook import read_notebook, to_text
 from autograder.sandbox.probe import probe
 
-from .made_class import SHARES, made_class
+from .made_class import SHARES, Handed, made_class
 from .measure import header, row, verdict
+from .stock_nbgrader import Stock
 
 LESSON = "02_scaled_dot_product_attention"
 LOOK_SECONDS = 0.2
@@ -102,6 +104,26 @@ def _held(pid: int) -> tuple[float, float, float]:
     return found["Pss:"], found["Private_Clean:"] + found["Private_Dirty:"], times.user + times.system + below
 
 
+def stock(layout: Layout, handed: Handed, folder: Path) -> tuple[float, float]:
+    """The most MiB that stock nbgrader and its kernel held, PSS and private, while they graded one submission."""
+    course, most = Stock(layout, LESSON, folder), (0.0, 0.0)
+    course.hand_in([(handed.student, handed.notebook)])
+    grading = course.begin("autograde")
+    while grading.poll() is None:
+        held = [_held(process.pid) for process in _with_children(grading.pid)]
+        most = max(most, (sum(pss for pss, _, _ in held), sum(own for _, own, _ in held)))
+        time.sleep(LOOK_SECONDS)
+    return most
+
+
+def _with_children(pid: int) -> list[psutil.Process]:
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
 def main(workers: int = 1, students: int = 12, only: str = "") -> None:
     """Judge a class, or those of one kind in it, and print what was held."""
     with tempfile.TemporaryDirectory() as folder:
@@ -121,6 +143,7 @@ def main(workers: int = 1, students: int = 12, only: str = "") -> None:
                     print(f"{one.student} {kind}: {one.seconds:.1f} s", flush=True)
             looking.over = True
             looking.join()
+        theirs = stock(layout, klass[0], Path(folder, "stock"))
     header(
         f"memory of {workers} workers, {len(tasks)} submissions",
         "PSS at most",
@@ -134,8 +157,10 @@ def main(workers: int = 1, students: int = 12, only: str = "") -> None:
             told = spent / len(tasks) if role in SPENDING else ""
             row(role, *looking.each[role], looking.most.get(role, (0.0, 0.0))[0], told)
     here = _held(os.getpid())
+    row("stock nbgrader and its kernel, one submission", *theirs, "", "")
     row("this process, which has the workers' libraries too", here[0], here[1], "", "")
     most = sum(pss for pss, _ in looking.most.values())
+    print(f"a worker with all its processes / stock nbgrader: {most / workers / theirs[0]:.2f}")
     verdict("MiB of a worker with all its processes", most / workers, 400)
 
 
