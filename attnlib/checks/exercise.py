@@ -100,7 +100,7 @@ class Case:
     probe: "Probe | None" = None
     """Compare the result of this function rather than the attempt's own: see `Probe`."""
     measures: str = ""
-    """What a probe's numbers are, such as "the floor is reached"; the report names them by it, not as an output."""
+    """A name for a probe's numbers, such as "the floor is reached"; the report names them by it, not as an output."""
     given: str = ""
     """An input that only some cases have, such as "a memory": the report names it if only those cases are wrong."""
     times: float = 1.0

@@ -64,7 +64,7 @@ class Together:
         self.sandbox, self.budget, self.groups = sandbox, budget, groups
         self.terms: Terms | None = None
         self.first: dict[str, Any] = {}
-        """What its first task says besides, and no other."""
+        """Fields that its first task carries and no later one does."""
         self.late: frozenset[str] = frozenset()
         self.child: Child | None = None
 

@@ -12,7 +12,7 @@ from autograder.proof.answers import Answer, run_source
 from autograder.proof.counts import Withheld
 
 PACKAGES = {name: thing for name, thing in WORLD.items() if name not in vars(builtins)}
-"""What the programs of slips use, whether or not their lesson imports it."""
+"""The packages that programs of slips use, imported by their lesson or not."""
 
 
 def told_instead(exercise: WrittenExercise, answer: Answer, asking: Asking) -> list[Withheld]:

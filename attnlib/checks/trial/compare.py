@@ -162,7 +162,7 @@ def _mutation_difference(expected: Observation, got: Observation) -> Difference 
 
 
 def _name(exercise: Exercise, case: Case, index: int) -> tuple[str, ...]:
-    """What the case measures, or the output's name, where there are several."""
+    """Name the quantity that the case measures, or the output where there are several."""
     return (case.measures,) if case.measures else (exercise.outputs[index],) if len(exercise.outputs) > 1 else ()
 
 

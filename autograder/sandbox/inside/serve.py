@@ -52,7 +52,7 @@ def serve(connection: Any, limits: dict[str, float]) -> None:
 
 
 EXPECTED: dict[Any, Any] = {}
-"""What references do, for children that explain."""
+"""The references' results, for children that explain."""
 
 
 def learn(library: dict[str, str], modules: list[str]) -> None:

@@ -191,7 +191,7 @@ def generate(
     stop_id: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Whether a row has stopped can be read off the row itself: its new part holds stop_id."""
+    """A row has stopped if its new part holds stop_id, so nothing has to be remembered."""
     n, was_training, stop = ids.shape[1], model.training, -1 if stop_id is None else stop_id
     model.eval()
     while ids.shape[1] < n + num_tokens and not (stopped := (ids[:, n:] == stop).any(dim=1)).all():
