@@ -1,4 +1,4 @@
-"""What `import attnlib` loads; what that takes is measured by `python -m benchmarks.import_cost`."""
+"""What `import attnlib` and the exercises load; what that takes is measured by `python -m benchmarks.import_cost`."""
 
 import functools
 import subprocess
@@ -28,3 +28,10 @@ def test_importing_loads_little_beyond_torch():
 def test_importing_loads_neither_plots_nor_anything_of_the_course():
     others = ("matplotlib", "einops", "attnlib.checks", "nbgrader", "autograder", "notebook")
     assert not [name for name in loaded() if name.startswith(others)]
+
+
+def test_all_exercises_are_declared_without_torch_s_compiler():
+    """It takes as long to import as torch itself, and every grader and every command would wait for it."""
+    code = "import sys; from attnlib.checks import exercises; exercises(); print('torch._dynamo' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"

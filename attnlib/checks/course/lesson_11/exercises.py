@@ -35,7 +35,7 @@ def _model(
 ) -> dict[str, Any]:
     """Draw an AttentionOnly with weights large enough that its heads look somewhere."""
     sizes = (vocab, d_model, heads, depth)
-    with torch.device("meta"):
+    with torch.random.fork_rng(devices=[]):  # on "meta", an embedding imports torch's compiler, which takes 2 s
         shapes = {name: weight.shape for name, weight in attnlib.AttentionOnly(*sizes).named_parameters()}
     weights = {
         name: draw.normal(*shape, scale=1.0 if name == "embed.weight" else 1.2 * d_model**-0.5)
