@@ -132,8 +132,10 @@ def _require_one_name(wanted: Mapping[str, tuple[int, ...]], module: nn.Module) 
         names.setdefault(layer, []).append(name)
     asked = tuple(wanted)
     for layer, called in names.items():
+        if len(called) == 1:
+            continue
         unasked = [name for name in called if not any(known.startswith(f"{name}.") for known in asked)]
-        if len(called) > 1 and unasked and next(layer.parameters(), None) is not None:
+        if unasked and next(layer.parameters(), None) is not None:
             kept = next((name for name in called if name not in unasked), called[0])
             details = f"{kept!r} and {next(name for name in called if name != kept)!r} are one and the same layer"
             raise ContractBroken("parameters", "has a layer under two names", reason="two_names", details=details)
