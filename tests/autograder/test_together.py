@@ -21,6 +21,8 @@ from autograder.sandbox.probe import probe
 from autograder.sandbox.process import Limits, Sandbox
 from autograder.showing.errors import NotGraded
 
+pytestmark = pytest.mark.slow
+
 LESSON, OTHER = "00_start_here", "02_scaled_dot_product_attention"
 FIRST, SECOND = "pairwise_dot", "search"
 """Two of the lesson's answers that nothing is withheld from."""
@@ -52,18 +54,25 @@ def solved(assignment):
     return handed_in(assignment)
 
 
-@pytest.fixture
-def sandbox(monkeypatch):
-    """A sandbox that counts the processes that it forks."""
+@pytest.fixture(scope="module")
+def warm():
+    """One sandbox for all tests, as a grader has one for all submissions."""
     with Sandbox(probe()) as found:
-        fork, found.forked = found.fork, 0
-
-        def counting(*about):
-            found.forked += 1
-            return fork(*about)
-
-        monkeypatch.setattr(found, "fork", counting)
         yield found
+
+
+@pytest.fixture
+def sandbox(warm, monkeypatch):
+    """A sandbox that counts the processes that it forks."""
+    fork, warm.forked = warm.fork, 0
+
+    def counting(*about):
+        warm.forked += 1
+        return fork(*about)
+
+    monkeypatch.setattr(warm, "fork", counting)
+    monkeypatch.setattr(warm, "limits", warm.limits)  # a test may set its own
+    return warm
 
 
 def answer(notebook, name):
@@ -175,14 +184,17 @@ def test_answers_that_share_a_process_stand_side_by_side_and_it_refuses_what_any
 def test_an_answer_that_uses_what_another_of_its_group_must_not_is_judged_alone(sandbox):
     assignment = handed_out(OTHER)
     solved = handed_in(assignment)
-    answer(solved, "scaled_dot_product_attention").source += """
+    Judge(sandbox).verdicts(solved, assignment)  # a module that is imported late ends the process that lacks it
+    sandbox.forked = 0
+    answer(solved, "write_matrices").source += """
 
-def scaled_dot_product_attention(q, k, v):
-    weights = torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, dim=-1)
-    return weights @ v, weights
+_matrices = write_matrices
+def write_matrices(*given):
+    torch.ones(3).softmax(0)
+    return _matrices(*given)
 """
     verdicts = by_name(Judge(sandbox).verdicts(solved, assignment))
-    assert verdicts["scaled_dot_product_attention"].report.passed
+    assert verdicts["write_matrices"].report.passed
     assert sandbox.forked > 2 * len(groups(assignment))
 
 
