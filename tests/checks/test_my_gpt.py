@@ -19,6 +19,8 @@ from attnlib.checks.standing import one_file
 from attnlib.checks.standing.one_file import OneFile
 from autograder.lesson_text.regions import solved_source
 
+pytestmark = pytest.mark.slow
+
 SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 WRITTEN = {
     "05_causal_attention": ("causal_mask", "masked_softmax", "CausalSelfAttention"),
