@@ -100,10 +100,11 @@ def test_a_list_of_a_million_members_is_not_read():
     assert peak(take) < 8 << 20
 
 
-def test_a_mark_that_lies_across_two_pieces_is_counted(monkeypatch):
-    monkeypatch.setattr(archives, "PIECE", 7)
-    data = b"..PK\1\2..PK\1\2PK\1\2."
-    assert archives._count(io.BytesIO(data), archives.ENTRY) == data.count(archives.ENTRY) == 3
+def test_more_members_than_may_be_listed_are_not_opened(monkeypatch):
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
+    assert len(zip_members(io.BytesIO(zipped({"1": b"", "2": archives.ENTRY * 9, "3": b""}, zipfile.ZIP_STORED)))) == 3
+    with pytest.raises(Unfit, match="more than"):
+        zip_members(io.BytesIO(zipped({"1": b"", "2": b"", "3": b"", "4": b""})))
 
 
 def test_a_size_that_is_not_true_is_found_out():
