@@ -19,6 +19,7 @@ from nbgrader.coursedir import CourseDirectory
 from autograder.in_nbgrader.copying import copy_listed
 from autograder.in_nbgrader.handed_in import time_of
 from autograder.in_nbgrader.names import fault_of_name
+from autograder.in_nbgrader.pages.page import Page
 from autograder.in_nbgrader.record_failures import explain, reason_file, record
 from autograder.judging.intake.survey import Stray, survey
 from autograder.judging.intake.timestamp import told_time
@@ -26,6 +27,11 @@ from autograder.judging.intake.timestamp import told_time
 WITHOUT_SANDBOX = (
     "Nothing was graded: c.Autograde.autograde_preprocessors is not that of autograder/nbgrader_config.py, so student "
     "code would run without a sandbox. See whether a config was not read to its end, and start nbgrader in autograder/."
+)
+UNCLEANED = (
+    "No feedback was written: c.GenerateFeedback.exporter_class is not that of autograder/nbgrader_config.py, so a "
+    "student's script would run in its page. See whether a config was not read to its end, and start nbgrader in "
+    "autograder/."
 )
 
 init_assignment = Autograde.init_assignment
@@ -71,7 +77,13 @@ def _find_submissions(converter: Any) -> None:
 
 
 def _find_graded(converter: Any) -> None:
-    """Find the graded notebooks as nbgrader does, but take a student's name literally: `[ok]` is no pattern."""
+    """Find the graded notebooks as nbgrader does, but take a student's name literally: `[ok]` is no pattern.
+
+    Refuse if the pages would show what a student wrote as it is.
+    """
+    if not issubclass(converter.exporter_class, Page):
+        converter.log.error(UNCLEANED)
+        raise NbGraderException(UNCLEANED)
     course = converter.coursedir
     graded = Path(converter._format_source("x", "x")).parents[1]
     converter.assignments, converter.notebooks = {}, []

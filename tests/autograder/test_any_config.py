@@ -1,4 +1,4 @@
-"""Whatever configuration `nbgrader autograde` starts from, it judges in the sandbox or refuses."""
+"""Whatever configuration nbgrader starts from, it judges in the sandbox or refuses; feedback is cleaned or refused."""
 
 import shutil
 import subprocess
@@ -72,6 +72,24 @@ def test_settings_that_end_in_an_error_or_take_the_sandbox_away_are_refused(esca
     for text in (f"{OWN}1 / 0\n", f"{OWN}c.Autograde.autograde_preprocessors = ['nbgrader.preprocessors.Execute']\n"):
         (escaping.layout.course / SETTINGS).write_text(text, encoding="utf-8")
         assert refuses(found := autograde(escaping, escaping.layout.course)), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [(f"{OWN}1 / 0\n", ()), (OWN, ("--GenerateFeedback.exporter_class=nbconvert.HTMLExporter",))],
+    ids=["settings that end in an error", "another exporter"],
+)
+def test_feedback_that_would_not_be_cleaned_is_refused(klass, settings, options):
+    course, of = klass.layout.course, f"ann/{TINY}"
+    (course / "autograded" / of).mkdir(parents=True)
+    shutil.copy(course / "release" / TINY / f"{TINY}.ipynb", course / "autograded" / of)
+    (course / SETTINGS).write_text(settings, encoding="utf-8")
+    command = [sys.executable, "-m", "nbgrader", "generate_feedback", TINY, *options]
+    done = subprocess.run(command, cwd=course, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "No feedback was written: " in done.stderr
+    assert not (course / "feedback").exists()
 
 
 @pytest.mark.slow
