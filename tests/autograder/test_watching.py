@@ -47,6 +47,17 @@ def f(x, y):
     threading.Timer(0.1, FLOOD).start()
     return x
 """
+RESERVES = """
+import ctypes, os
+
+libc = ctypes.CDLL(None)
+
+def f(x, y):
+    file = os.open("x", os.O_RDWR | os.O_CREAT)
+    os.posix_fallocate(file, 0, 1 << 20)
+    keeping_its_size = 1
+    raise ValueError(f"{libc.fallocate(file, keeping_its_size, ctypes.c_long(0), ctypes.c_long(256 << 20))=}")
+"""
 BEYOND = {
     "threads": "started more than 100 threads",
     "named": "wrote more than 64 MB",
@@ -88,6 +99,18 @@ def test_a_child_goes_beyond_no_bound_while_nobody_asks_it_anything(sandbox, flo
         time.sleep(5.0)  # ten looks of the warm process for each of these
     with pytest.raises(Died, match=BEYOND[flood]):
         child.ask({"do": "call", "inputs": [None, None], "gradient": False})
+
+
+def test_no_single_call_takes_more_room_than_a_file_may_have(sandbox):
+    """It would fill the disk between two looks."""
+    cells = [{"name": "a", "source": RESERVES, "role": "answer"}]
+    task = {**NOTHING, "cells": cells, "wanted": "a", "expression": "f", "kind": "function"}
+    child = sandbox.fork()
+    child.ask({**task, "library": view()})
+    child.listen()
+    said = child.ask({"do": "call", "inputs": [None, None], "gradient": False})
+    child.close()
+    assert said["failure"]["text"].endswith("=-1")
 
 
 def test_a_second_child_cannot_be_made_beside_one_that_lives(sandbox):

@@ -24,7 +24,7 @@ umask 95 166, statfs 137 43, fstatfs 138 44, getxattr 191 8, lgetxattr 192 9, fg
 llistxattr 195 12, flistxattr 196 13,
 
 creat 85 -, mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35, rename 82 -, renameat 264 38,
-renameat2 316 276, link 86 -, linkat 265 37, symlink 88 -, symlinkat 266 36, ftruncate 77 46, fallocate 285 47,
+renameat2 316 276, link 86 -, linkat 265 37, symlink 88 -, symlinkat 266 36, ftruncate 77 46,
 fsync 74 82, fdatasync 75 83,
 
 mmap 9 222, munmap 11 215, mprotect 10 226, mremap 25 216, brk 12 214, madvise 28 233, mincore 27 232, msync 26 227,
@@ -62,6 +62,7 @@ chmod 90 -, fchmod 91 52, fchmodat 268 53, utime 132 -, utimes 235 -, futimesat 
 # Allowed with some arguments only.
 CLONE, CLONE3 = (56, 220), (435, 435)
 KILL, TGKILL, PRLIMIT, SET_AFFINITY = (62, 129), (234, 131), (302, 261), (203, 122)
+FALLOCATE = (285, 47)
 OPEN, OPENAT = (2, None), (257, 56)
 FCNTL, IOCTL, PRCTL = (72, 25), (16, 29), (157, 167)
 
@@ -119,6 +120,7 @@ def program() -> bytes:
         (KILL, _among(0, [own])),
         (TGKILL, _among(0, [own])),
         (PRLIMIT, _among(0, [0, own])),
+        (FALLOCATE, _among(1, [0], errno.EOPNOTSUPP)),  # what keeps the file's size is bound by no limit of it
         (SET_AFFINITY, _among(0, [0, own])),
     )
     for numbers, rule in rules:
