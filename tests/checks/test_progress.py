@@ -124,9 +124,13 @@ def test_two_notebooks_lose_nothing_of_each_other(file, restart):
 
 
 RECORDS = """
-import sys
+import sys, time
 from types import SimpleNamespace
 from attnlib.checks.standing import kept
+replace = kept._replace
+kept._replace = lambda *about: (time.sleep(0.005), replace(*about))  # time for another to come between
+print("ready", flush=True)
+sys.stdin.readline()
 for number in range(20):
     name = f"{sys.argv[1]} {number}"
     kept.BEST.clear()  # as if each were written by a notebook of its own, which then ends
@@ -137,7 +141,12 @@ for number in range(20):
 
 @pytest.mark.slow
 def test_notebooks_that_write_at_the_same_time_lose_nothing(file):
-    writers = [subprocess.Popen([sys.executable, "-c", RECORDS, str(number)]) for number in range(4)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    writers = [subprocess.Popen([sys.executable, "-c", RECORDS, str(number)], **pipes) for number in range(4)]
+    assert [writer.stdout.readline() for writer in writers] == ["ready\n"] * 4
+    for writer in writers:
+        writer.stdout.close()
+        writer.stdin.close()
     assert [writer.wait(timeout=600) for writer in writers] == [0] * 4
     assert set(json.loads(file.read_text())["best"]) == {f"{a} {b}" for a in range(4) for b in range(20)}
     assert os.listdir(file.parent) == [file.name]
