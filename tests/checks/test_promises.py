@@ -1,67 +1,21 @@
 """What lesson 00 promises holds for every exercise: an answer that breaks it is rejected, in each of them."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from right_but import CODE, INPUTS, MEMORY, Outputs, is_rejected, is_right, right_but, tensors
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
-from attnlib.checks import Case, Exercise, exercises
-from attnlib.checks.asking.observation import Asking, Memory
+from attnlib.checks.asking.observation import Asking
 from attnlib.checks.asking.observe import input_names, observe
-from attnlib.checks.course.promises import LARGE, PROMISES, leaves_models, promised
-from attnlib.checks.draw import Draw
-from attnlib.checks.verdict.judge import cases_of, try_case
+from attnlib.checks.course.promises import LARGE, PROMISES, promised
 
 pytestmark = pytest.mark.slow
-
-
-def first_inputs(exercise: Exercise) -> tuple[Any, ...]:
-    """Those of the first case; of a module, those of `forward`."""
-    case = exercise.cases[0]
-    inputs = case.inputs(Draw(exercise.name, dtype=case.dtype))
-    judged: tuple[Any, ...] = inputs[1] if exercise.kind == "module" else inputs
-    return judged
-
-
-CODE = {name: exercise for name, exercise in exercises().items() if exercise.kind != "choice"}
-INPUTS = {name: first_inputs(exercise) for name, exercise in CODE.items()}
-MEMORY: Memory = {}
-
-Outputs = Any
-After = Callable[[tuple[Any, ...], Outputs, nn.Module | None], Outputs]
-
-
-def right_but(exercise: Exercise, after: After) -> Any:
-    """The reference, with something done afterwards to inputs and outputs."""
-    if exercise.kind == "function":
-        return lambda *inputs: after(inputs, exercise.reference(*inputs), None)
-
-    class RightBut(exercise.reference):  # type: ignore[misc, name-defined]
-        def forward(self, *inputs: Any) -> Any:
-            return after(inputs, super().forward(*inputs), self)
-
-    return RightBut
-
-
-def is_right(exercise: Exercise, attempt: Any, case: Case) -> bool:
-    """Whether the attempt is; it may call what learners may not, as references do."""
-    got = observe(exercise, attempt, case)
-    return try_case(exercise, attempt, case, Asking(memory=MEMORY), got=got).difference is None
-
-
-def is_rejected(exercise: Exercise, attempt: Any) -> bool:
-    """Whether any visible case is wrong."""
-    return not all(is_right(exercise, attempt, case) for case in cases_of(exercise, hidden=False))
-
-
-def tensors(value: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def is_made_there(value: Any) -> bool:
@@ -163,18 +117,6 @@ def test_an_answer_that_changes_an_input_is_rejected(name: str, at: int) -> None
         return kept
 
     assert is_rejected(exercise, right_but(exercise, after))
-
-
-LENT = [(n, mode) for n, e in CODE.items() for mode in (False, True) if any(leaves_models(c, mode) for c in e.cases)]
-
-
-@pytest.mark.parametrize(("name", "training"), LENT)
-def test_an_answer_that_leaves_a_model_in_another_mode_is_rejected(name: str, training: bool) -> None:
-    def after(inputs: tuple[Any, ...], outputs: Outputs, _module: nn.Module | None) -> Outputs:
-        next(given for given in inputs if isinstance(given, nn.Module)).train(not training)
-        return outputs
-
-    assert is_rejected(CODE[name], right_but(CODE[name], after))
 
 
 @pytest.mark.parametrize("name", [n for n, e in CODE.items() if e.kind == "module" or floating(INPUTS[n])])

@@ -3,7 +3,7 @@
 A case writes `described(kind, sizes, weights)` for a model, a seed, `{GENERATOR: seed}`, the name of a class of
 torch.optim, `{OPTIMISER: "Adam"}`, or tensors that come one after another, `{BLOCKS: [...]}`; those of `{FLEETING:
 [...]}` may not be kept. What the attempt does to the model is written back into its description: its weights and how
-many of them are frozen, its mode, and how many hooks it has; where it is not to learn, how many of its weights have
+many of them are frozen, its mode, and how many hooks it has; unless it is to learn, how many of its weights have
 gradients. Whatever is not restored is a changed input. Or a case writes `{HELD: {…}}`: the attempt gets another
 dictionary with the same tensors, and new ones that are put into that one leave these as they are.
 """
@@ -30,12 +30,12 @@ def described(
     *,
     training: bool = True,
     hooks: int = 0,
-    learns: bool = True,
+    learns: bool = False,
 ) -> dict[str, Any]:
     """Describe a model: one of `OWN`, or a class of attnlib, by name; its constructor's arguments; and all its weights.
 
     It comes in training mode, as a new module does. Somebody else's hooks, which do nothing, are on the first so many
-    of its linear layers. One that is not to learn must come back without gradients.
+    of its linear layers. Unless it is to learn, it must come back without gradients.
     """
     left = {"mode": torch.tensor(training), "hooks": torch.tensor(hooks), "frozen weights": torch.tensor(0)}
     if not learns:
@@ -277,7 +277,7 @@ def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
         if isinstance(model, nn.Module):
             left, now = value[MODEL], dict(model.named_parameters())
             for name, weight in left["weights"].items():
-                has_it = name in now and now[name].shape == weight.shape
+                has_it = name in now and (now[name].shape, now[name].dtype) == (weight.shape, weight.dtype)
                 weight.detach().copy_(now[name].detach() if has_it else torch.full_like(weight, torch.nan))
             left["mode"].fill_(model.training)
             left["frozen weights"].fill_(sum(not weight.requires_grad for weight in now.values()))

@@ -61,12 +61,24 @@ def _models(inputs: Inputs) -> list[dict[str, Any]]:
     return [value[MODEL] for value in inputs if isinstance(value, dict) and MODEL in value]
 
 
-def leaves_models(case: Case, training: bool) -> bool:
-    """True if models are lent in this mode, and compared after the call."""
-    if not case.mutation or case.raises:
-        return False
+def _comes_with_models(case: Case, training: bool | None = None) -> bool:
+    """True if models are lent: all in this mode, or in any."""
     modes = [bool(model["mode"]) for model in _models(case.inputs(Draw("promised", dtype=case.dtype)))]
-    return bool(modes) and all(mode is training for mode in modes)
+    return bool(modes) and not case.raises and all(training in (None, mode) for mode in modes)
+
+
+def _lends_models(exercise: Exercise) -> bool:
+    """True if models are lent in the first case, because then they are in all of them."""
+    return exercise.kind == "function" and _comes_with_models(exercise.cases[0])
+
+
+def leaves_models(case: Case, training: bool | None = None) -> bool:
+    """True if models are lent, in this mode or in any, and compared after the call."""
+    return case.mutation and _comes_with_models(case, training)
+
+
+def _part_of(exercise: Exercise, case: Case) -> str:
+    return "robustness" if "robustness" in exercise.parts else case.part
 
 
 def _in_evaluation_mode(draw: Draw, make: Callable[[Draw], Inputs]) -> Inputs:
@@ -102,14 +114,21 @@ PROMISES = (
         _has_tensors,
     ),
     Promise(
+        "a model that is left as it should be",
+        leaves_models,
+        lambda exercise, case: {"name": "the model afterwards", "mutation": True, "part": _part_of(exercise, case)},
+        lambda exercise, _case: _lends_models(exercise),
+    ),
+    Promise(
         "a model in evaluation mode",  # whoever calls eval() and then train() leaves it in training mode
         partial(leaves_models, training=False),
         lambda exercise, case: {
             "name": "a model that comes in evaluation mode, and is left in it",
             "inputs": partial(_in_evaluation_mode, make=case.inputs),
-            "part": "robustness" if "robustness" in exercise.parts else case.part,
+            "mutation": True,
+            "part": _part_of(exercise, case),
         },
-        lambda _exercise, case: leaves_models(case, training=True),
+        lambda exercise, case: _lends_models(exercise) and _comes_with_models(case, training=True),
     ),
     Promise(
         "large scores",

@@ -419,7 +419,8 @@ def _batches(
     width = h * d
     matrices = [draw.normal(width, width, scale=1.2 * width**-0.5) for _ in range(4)]
     wanted = draw.normal(steps, b, width) * draw.normal(steps, 1, 1).exp()
-    model = described("SmallHeads", (width, h), dict(zip(("w_q", "w_k", "w_v", "w_o"), matrices, strict=True)))
+    weights = dict(zip(("w_q", "w_k", "w_v", "w_o"), matrices, strict=True))
+    model = described("SmallHeads", (width, h), weights, learns=True)
     return model, draw.normal(steps, b, n, width), wanted, position, lr
 
 

@@ -524,7 +524,7 @@ def _batches(
         "questions": draw.normal(places, 6),
         "answer": draw.normal(6, signs),
     }
-    return described("SmallReader", (vocab, places, signs, 6), weights), ids, wanted, rate
+    return described("SmallReader", (vocab, places, signs, 6), weights, learns=True), ids, wanted, rate
 
 
 TRAIN_READER = WrittenExercise(

@@ -12,6 +12,7 @@ import attnlib
 from attnlib.checks.asking.given import GENERATOR, MODEL, described, made
 from attnlib.checks.asking.ready_made import BLOCKS
 from attnlib.checks.course.declare import WrittenExercise, prediction
+from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case
@@ -441,9 +442,9 @@ SAMPLE_NEXT = WrittenExercise(
 )
 
 
-def _small_model(draw: Draw, *, vocab: int, max_len: int, training: bool) -> dict[str, Any]:
+def _small_model(draw: Draw, *, vocab: int, max_len: int, training: bool, learns: bool = False) -> dict[str, Any]:
     weights = {"embed": draw.normal(vocab, 8), "places": draw.normal(max_len, 8)}
-    return described("SmallModel", (vocab, max_len, 8), weights, training=training)
+    return described("SmallModel", (vocab, max_len, 8), weights, training=training, learns=learns)
 
 
 def _begun(
@@ -643,7 +644,7 @@ def _to_train(
     rate: float = 0.05,
 ) -> tuple[Any, ...]:
     """Draw ids and targets, with no target at the end of most lines, nor in the middle of the first."""
-    model = _small_model(draw, vocab=vocab, max_len=n + 2, training=training)
+    model = _small_model(draw, vocab=vocab, max_len=n + 2, training=training, learns=True)
     model[MODEL]["weights"]["embed"] *= 1.5
     batches = draw.integers(0, vocab, (steps, 1, b, n)).repeat(1, 2, 1, 1)
     held_out = draw.integers(0, vocab, (1, b + 2, n - 1)).repeat(2, 1, 1)
@@ -704,6 +705,14 @@ TRAIN_LANGUAGE_MODEL = WrittenExercise(
             inputs=partial(_to_train, steps=2, b=2, n=4, vocab=5, every=1),
             part="robustness",
             detached=True,
+        ),
+        Case(
+            name="the model after the last step",
+            inputs=partial(_to_train, steps=5, b=2, n=4, vocab=5, every=2, training=False),
+            dtype=torch.float64,
+            part="robustness",
+            probe=trained,
+            mutation=True,
         ),
         Case(name="other sizes", inputs=partial(_to_train, steps=14, b=5, n=7, vocab=13, every=4), hidden=True),
         Case(

@@ -12,6 +12,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.asking.given import OPTIMISER, described
 from attnlib.checks.course.declare import WrittenExercise, prediction
+from attnlib.checks.course.trained import trained
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
@@ -31,7 +32,15 @@ _WIDE: dict[str, Any] = {"vocab": 7, "d_model": 20, "heads": 2, "depth": 3}
 
 
 def _model(
-    draw: Draw, *, vocab: int, d_model: int, heads: int, depth: int, training: bool = False, hooks: int = 0
+    draw: Draw,
+    *,
+    vocab: int,
+    d_model: int,
+    heads: int,
+    depth: int,
+    training: bool = False,
+    hooks: int = 0,
+    learns: bool = False,
 ) -> dict[str, Any]:
     """Draw an AttentionOnly with weights large enough that its heads look somewhere."""
     sizes = (vocab, d_model, heads, depth)
@@ -41,7 +50,7 @@ def _model(
         name: draw.normal(*shape, scale=1.0 if name == "embed.weight" else 1.2 * d_model**-0.5)
         for name, shape in shapes.items()
     }
-    return described("AttentionOnly", sizes, weights, training=training, hooks=hooks)
+    return described("AttentionOnly", sizes, weights, training=training, hooks=hooks, learns=learns)
 
 
 def _blocks(b: int, n: int, vocab: int, period: int) -> Tensor:
@@ -120,7 +129,7 @@ def _to_film(
 ) -> tuple[Any, ...]:
     sizes = {"vocab": 7, "d_model": 4, "heads": 2, "depth": 1}
     ids = draw.integers(0, 7, (steps, b, n))
-    return _model(draw, **sizes, training=True), ids, lr, every, {OPTIMISER: optimiser}
+    return _model(draw, **sizes, training=True, learns=True), ids, lr, every, {OPTIMISER: optimiser}
 
 
 TRAIN_AND_FILM = WrittenExercise(
@@ -134,6 +143,7 @@ TRAIN_AND_FILM = WrittenExercise(
         "the device that was given": "The losses may be collected as Python's numbers.",
         "large scores": "The model is given, and takes its softmax by itself.",
         "memory that is not contiguous": "Its batches are whole numbers, and a model's weights are its own.",
+        "a model in evaluation mode": "The model comes in training mode.",
     },
     cases=(
         Case(name="six steps, a frame every two", inputs=partial(_to_film, steps=6, b=3, n=5, every=2)),
@@ -144,6 +154,13 @@ TRAIN_AND_FILM = WrittenExercise(
             name="results without a history",
             inputs=partial(_to_film, steps=2, b=2, n=3, every=1),
             detached=True,
+        ),
+        Case(
+            name="the model after the last step",
+            inputs=partial(_to_film, steps=2, b=2, n=3, every=2),
+            dtype=torch.float64,
+            probe=trained,
+            mutation=True,
         ),
         Case(
             name="AdamW",
@@ -160,7 +177,6 @@ TRAIN_AND_FILM = WrittenExercise(
         Case(name="more steps", inputs=partial(_to_film, steps=11, b=5, n=3, every=11), hidden=True),
     ),
     few={"training": ("gradients_pile_up", "uphill")},
-    without=("left_in_another_mode",),  # the model has no dropout, and nothing is said of its mode
 )
 
 

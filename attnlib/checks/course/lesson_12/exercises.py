@@ -13,6 +13,7 @@ from attnlib.checks.asking.ready_made import BLOCKS
 from attnlib.checks.course.declare import WrittenExercise, prediction
 from attnlib.checks.course.promises import LARGE, TIMES
 from attnlib.checks.course.right import plain_answer
+from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Inputs
@@ -112,7 +113,7 @@ LOAD_ENCODER = WrittenExercise(
     cases=(
         Case(name="a block whose matrices are all square", inputs=partial(_to_load, b=2, n=5, **BIG)),
         Case(name="one sentence", inputs=partial(_to_load, b=1, n=3, **BIG)),
-        Case(name="the encoder afterwards", inputs=partial(_to_load, b=2, n=5, **BIG), mutation=True),
+        Case(name="the encoder afterwards", inputs=partial(_to_load, b=2, n=5, **BIG), probe=trained, mutation=True),
         Case(name="float64", inputs=partial(_to_load, b=2, n=5, **BIG), dtype=torch.float64),
         Case(
             name="an MLP wider than the words",
