@@ -31,7 +31,7 @@ class CausalSelfAttention(nn.Module):
 """
 
 
-ATTEND_NO_SCALE = """
+POST_NORM = """
 class PostNormBlock(nn.Module):
     def __init__(self, d_model, num_heads, mlp_ratio=4.0):
         super().__init__()
@@ -44,7 +44,7 @@ class PostNormBlock(nn.Module):
     def forward(self, x, key_mask=None):
         layers = self.attn.w_q, self.attn.w_k, self.attn.w_v
         q, k, v = (attnlib.split_heads(layer(x), self.num_heads) for layer in layers)
-        scores = q @ k.mT
+        scores = q @ k.mT{}
         if key_mask is not None:
             scores = scores.masked_fill(~key_mask[:, None, None], -torch.inf)
         x = self.norm1(x + self.attn.w_o(attnlib.merge_heads(scores.softmax(-1) @ v)))
@@ -174,11 +174,13 @@ def test_a_nested_tensor_has_no_shape_to_compare() -> None:
     [
         ("train_head", TRAIN_HEAD.format("(q @ k.mT).softmax(-1)"), "no_scale"),
         ("train_head", TRAIN_HEAD.format("(q @ k.mT / q.shape[-1] ** 0.5).softmax(-2)"), "over_queries"),
-        ("PostNormBlock", ATTEND_NO_SCALE, "no_scale"),
+        ("PostNormBlock", POST_NORM.format(""), "no_scale"),
+        ("PostNormBlock", POST_NORM.format(" / x.shape[-1] ** 0.5"), "scaled_by_root_d_model"),
         ("cached_attention", CACHED, "no_scale"),
         *(("CausalSelfAttention", softmax_over_queries(share), "over_queries") for share in OVER_QUERIES),
         ("train_writer", WRITER.format("model(e[:, 1:]).mT, e[:, :-1]"), "slices_exchanged"),
         ("train_writer", WRITER.format("model(e[:, :-1])[:, 1:].mT, e[:, :-2]"), "loss_shifted_the_wrong_way"),
+        ("train_writer", WRITER.format("model(e)[:, 1:].mT, e[:, :-1]"), "loss_shifted_the_wrong_way"),
         ("train_writer", WRITER.format("model(e[:, :-1]), e[:, 1:]"), "classes_on_the_last_axis"),
         ("layer_norm", NORM.format("x - mean"), "differences_not_squared"),
         ("layer_norm", NORM.format("(x - mean).abs()"), "absolute_for_squared"),

@@ -548,7 +548,7 @@ POST_NORM_BLOCK = WrittenExercise(
         _LARGE_AND_PADDED,
     ),
     pairs=("first_sum_not_normed", "second_sum_without_x", "padding_looked_at"),
-    few={"attention": ("no_scale", "over_queries"), "masks": KEY_MASKS},
+    few={"attention": ("no_scale", "scaled_by_root_d_model", "over_queries"), "masks": KEY_MASKS},
     same={"padding_on_queries": "padding_looked_at", "second_norm_never_made": "one_norm_layer"},
 )
 
