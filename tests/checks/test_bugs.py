@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from contradictions import contradictions
 
 from attnlib.checks import exercises, run
 from attnlib.checks.asking.observation import Asking
@@ -83,6 +84,7 @@ def assert_named(row: Row) -> None:
     assert not report.passed
     assert report.score < 1
     assert any(part.heading.endswith(f": {title}") for part in report.sections), (row.key, report.message)
+    assert contradictions(report, () if exercise.wrong_called(row.slip).told.both else row.bug.lines) == [], row.key
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from contradictions import contradictions
 from notebook_cells import run_cell
 from torch import nn
 
@@ -191,4 +192,6 @@ def test_a_nested_tensor_has_no_shape_to_compare() -> None:
     ],
 )
 def test_a_mistake_that_is_certain_to_come_has_a_name(exercise: str, source: str, name: str) -> None:
-    assert run(exercise, run_cell(source, NOTEBOOK)[exercise]).diagnosis == name
+    report = run(exercise, run_cell(source, NOTEBOOK)[exercise])
+    assert report.diagnosis == name
+    assert contradictions(report) == []

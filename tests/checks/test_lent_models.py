@@ -30,7 +30,7 @@ LEFT: dict[str, Callable[[nn.Module], Any]] = {
     "frozen": lambda model: model.requires_grad_(False),
     "with a hook": lambda model: model.register_forward_hook(lambda *_: None),
     "with other weights": lambda model: [weight.detach().add_(1) for weight in model.parameters()],
-    "with gradients": lambda model: [setattr(p, "grad", torch.zeros_like(p)) for p in model.parameters()],
+    "with gradients": lambda model: sum(weight.sum() for weight in model.parameters()).backward(),
     "in another dtype": lambda model: (
         model.double() if next(model.parameters()).dtype == torch.float32 else model.float()
     ),

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from contradictions import contradictions
 from einops import einsum, rearrange
 from likely_in_first_lessons import FIRST_LESSONS
 from notebook_cells import run_cell
@@ -247,7 +248,9 @@ def told(exercise: str, source: str) -> Report:
     ],
 )
 def test_a_likely_mistake_has_a_name(exercise: str, source: str, name: str) -> None:
-    assert told(exercise, source).diagnosis == name
+    report = told(exercise, source)
+    assert report.diagnosis == name
+    assert contradictions(report) == []
 
 
 def test_a_layer_read_without_self_is_not_called_unused() -> None:

@@ -43,6 +43,7 @@ EXAMPLES = [
     ("Indices begin at 0", "y = range(n - 1)", "y = range(n)"),
     ("Indices begin at 0", "y = x[k - 1]", "y = x[k]"),
     ("A power decides", "y = x**2", "y = x**0.5"),
+    ("A term too many", "y = (d + h) ** 0.5", "y = d ** 0.5"),
     ("Before a softmax", "y = x.masked_fill(k, 0.0)", "y = x.masked_fill(k, float('-inf'))"),
     ("Where two axes have", "y = x @ k.T", "y = x @ k"),
     ("Where two axes have", "y = x @ k.transpose(0, 1)", "y = x @ k"),

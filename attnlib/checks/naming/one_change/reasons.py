@@ -153,7 +153,7 @@ def _around(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
         yield "index of shape" if _name(around.value) == "shape" else "index"
     elif isinstance(around, ast.Attribute):
         yield f"index of {around.attr}" if around.attr == "shape" else f"argument of {around.attr}()"
-    elif isinstance(around, ast.BinOp):
+    elif isinstance(around, ast.BinOp) and not (isinstance(around.op, ast.Pow) and part is around.left):
         yield f"operand of {SIGNS[type(around.op)]}"
     elif isinstance(around, ast.If | ast.IfExp) and part is around.test:
         yield "condition"
