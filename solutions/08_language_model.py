@@ -427,7 +427,7 @@ assert abs(first - math.log(len(letters))) < 0.3
 # - The loss is that of the next token, as above. Each step runs in training mode, since the model may have dropout.
 # - Before the first step, and after every `every` steps, record the loss on `held_out`, in evaluation mode and without
 #   gradients. Return these `1 + steps // every` losses, detached. Dtype as always.
-# - At the end the model is back in the mode it came in, training or evaluation.
+# - Train `model` itself, not a copy. At the end it's back in the mode it came in, training or evaluation.
 
 
 # %%

@@ -302,7 +302,8 @@ print(inspect.getsource(attnlib.AttentionOnly.forward).split('"""')[2])
 # Write `train_and_film(model, batches, lr, every, make=torch.optim.AdamW)`.
 #
 # - `batches` is `(steps, b, n)`, one batch of ids for each step. The loss is the mean over all predictions of a next
-#   token, as in lesson 08. `make(model.parameters(), lr=lr)` makes the optimiser.
+#   token, as in lesson 08. `make(model.parameters(), lr=lr)` makes the optimiser, which trains `model` itself, not a
+#   copy.
 # - Return `losses`, `(steps,)`, each one before its step, and `frames`, `(1 + steps / every, P)`. A frame is all $P$
 #   weights in one row, in the order of `model.parameters()`. Frame $f$ shows them after $f \cdot$ `every` steps.
 # - `every` divides the number of steps. Neither result remembers how it was computed (`detach`). Dtype as
