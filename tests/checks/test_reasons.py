@@ -57,6 +57,7 @@ EXAMPLES = [
     ("A sum keeps what it has", "y = x * k", "y = x + k"),
     ("A nonlinearity", "y = F.relu(x)", "y = x"),
     ("Scores, probabilities", "y = x.softmax(dim=-1)", "y = x"),
+    ("Each number is the length", "y = torch.randn(1, n)", "y = torch.randn(n)"),
     ("Dropout makes", "y = F.dropout(x)", "y = x"),
     ("Here one number is made", "y = x.max() - k", "y = x - k"),
     ("`@` multiplies", "y = x * k", "y = x @ k"),

@@ -204,6 +204,15 @@ def _step_after_a_cache(draw: Draw, *, b: int, n: int, k: int, d: int, h: int = 
     return (*new, *(draw.normal(b, h, k, d, scale=1.3) for _ in range(2)))
 
 
+def _far_below_zero(draw: Draw) -> tuple[Tensor, ...]:
+    """Draw the same with scores near -20,000, all of them: what counts is in the pair that hardly turns."""
+    q, k, v, past_k, past_v = _step_after_a_cache(draw, b=2, n=3, k=7, d=6)
+    size = (2e4 * q.shape[-1] ** 0.5) ** 0.5
+    q[..., -2] = size
+    k[..., -2] = past_k[..., -2] = -size
+    return q, k, v, past_k, past_v
+
+
 _STEP = partial(_step_after_a_cache, b=2, n=3, k=7, d=6)
 
 MEND_ROTARY = WrittenExercise(
@@ -217,6 +226,7 @@ MEND_ROTARY = WrittenExercise(
         Case(name="one new word", inputs=partial(_step_after_a_cache, b=3, n=1, k=5, d=8)),
         Case(name="five new words after two", inputs=partial(_step_after_a_cache, b=2, n=5, k=2, d=4)),
         Case(name="gradients", inputs=_STEP, dtype=torch.float64, gradient=True),
+        Case(name="scores far below zero", inputs=_far_below_zero, dtype=torch.float64, magnitude=1e5),
         Case(name="on another device", inputs=_STEP, other_device=True),
         Case(name="other sizes (1)", inputs=partial(_step_after_a_cache, b=5, n=2, k=11, d=10), hidden=True),
         Case(name="other sizes (2)", inputs=partial(_step_after_a_cache, b=1, n=4, k=4, d=6, h=1), hidden=True),
