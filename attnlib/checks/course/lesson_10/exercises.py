@@ -398,9 +398,12 @@ SOFTMAX_GRADIENT = WrittenExercise(
 )
 
 
-def _kept(draw: Draw, *, b: int, n: int, d: int, block: int = 3, causal: bool = True, h: int = 0) -> tuple[Any, ...]:
+def _kept(
+    draw: Draw, *, b: int, n: int, d: int, block: int = 3, causal: bool = True, h: int = 0, times: float = 1.0
+) -> tuple[Any, ...]:
     """Return what the forward pass keeps, all rows computed at once for speed, and a gradient of the output."""
     q, k, v, size, is_causal = _words(draw, b=b, n=n, d=d, block=block, causal=causal, h=h)
+    q = q * times
     scores = _scores(q.double(), k.double(), slice(0, n), slice(0, n), is_causal)
     o, lse = scores.softmax(dim=-1) @ v.double(), scores.logsumexp(dim=-1)
     return q, k, v, o.to(q.dtype), lse.to(q.dtype), draw.normal(*o.shape, shift=0.3), size, is_causal
@@ -416,7 +419,7 @@ FLASH_BACKWARD = WrittenExercise(
     contract="q, k (…, n, d), v, o and grad_o (…, n, d_v), lse (…, n), block_size, is_causal -> the gradients of q, k "
     "and v, without a tensor of n × n",
     parts={"values": 5, "no table": 2, "robustness": 1},
-    excused={"large scores": "The log-sum-exp of the scores is an input, and fits these scores alone."},
+    excused={"large scores": "The log-sum-exp is an input that fits its scores alone, and a case has large ones."},
     outputs=("grad_q", "grad_k", "grad_v"),
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
@@ -436,6 +439,13 @@ FLASH_BACKWARD = WrittenExercise(
         _of_kept("a block longer than the text", b=2, n=5, d=3, block=9),
         _of_kept("blocks of one word", b=2, n=5, d=3, block=1),
         _of_kept("with heads", b=2, h=3, n=7, d=5),
+        Case(
+            name="scores too large for exp",
+            inputs=partial(_kept, b=2, n=7, d=3, times=1e3, causal=False),
+            part="robustness",
+            dtype=torch.float64,
+            magnitude=1e7,  # a weight's exponent, some 1e3, and the query it is multiplied by
+        ),
         _small("144 words in blocks of 16", _kept, b=1, n=144, block=16),
         _small("144 words in blocks of 16, not causal", _kept, b=1, n=144, block=16, causal=False, hidden=True),
         _small("190 words in blocks of 10", _kept, b=2, n=190, block=10, hidden=True),
