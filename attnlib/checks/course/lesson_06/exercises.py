@@ -477,7 +477,6 @@ MEND_ENCODER_BLOCK = WrittenExercise(
             inputs=single_words,
             probe=partial(dropped, training=True),
             measures=DROPPED,
-            hidden=True,
         ),
         Case(
             name="in training, dropout not given",
