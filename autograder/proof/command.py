@@ -104,6 +104,7 @@ def _details(total: Proof) -> list[str]:
             where = f"{'hidden' if v.hidden else 'visible'}, seed {v.seed}"
             lines.append(f"  {v.answer} ({where}): {what}, and was told {v.diagnosis or 'no name'}")
     lines += [f"  {answer}: not the same with every seed" for answer in total.unsteady()]
+    lines += [f"  {d.exercise}: {d.id}: {d.said!r} is not said" for d in total.missed]
     lines += [f"  listed in equivalent.toml, but does not survive: {key}" for key in total.stale]
     return lines
 

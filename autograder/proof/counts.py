@@ -60,7 +60,10 @@ shows, the words of the exception it ends with; or only the first wrong number."
 
 @dataclass(frozen=True)
 class Withheld:
-    """The report on a slip, and what it would say if the slip were on no list."""
+    """The report on a slip, and what it would say if the slip were on no list.
+
+    Of a dropped slip, `id` is the title that it had, and `said` a piece of what has to be said instead.
+    """
 
     exercise: str
     id: str
@@ -92,6 +95,7 @@ class Proof:
     stale: tuple[str, ...] = ()
     """Mutants listed as equivalent that aren't mutants, or are killed."""
     withheld: tuple[Withheld, ...] = ()
+    dropped: tuple[Withheld, ...] = ()
 
     @staticmethod
     def total(proofs: "Iterable[Proof]") -> "Proof":
@@ -102,6 +106,7 @@ class Proof:
             tuple(f for p in listed for f in p.fates),
             tuple(s for p in listed for s in p.stale),
             tuple(w for p in listed for w in p.withheld),
+            tuple(d for p in listed for d in p.dropped),
         )
 
     @property
@@ -164,6 +169,11 @@ class Proof:
     def surviving(self) -> list[Fate]:
         """Mutants that passed for no known reason."""
         return [f for f in self.fates if not f.killed_by and not f.reason]
+
+    @property
+    def missed(self) -> list[Withheld]:
+        """Dropped slips of which something else is said than was relied on, or nothing."""
+        return [d for d in self.dropped if not any(d.said in finding for finding in d.instead)]
 
     @property
     def costs(self) -> list[Cost]:

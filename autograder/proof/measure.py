@@ -21,7 +21,7 @@ from autograder.proof.counts import Cost, Fate, Judgement, Proof
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
 from autograder.proof.observed import Observed
-from autograder.proof.withheld import told_instead
+from autograder.proof.withheld import told_instead, told_of_dropped
 
 ONE_IN = 10
 """One mutant in this many has its report noted; one misconception in this many has its check's cost measured."""
@@ -51,13 +51,14 @@ def verdicts(name: str, seeds: range) -> Proof:
 
 
 def slips(name: str) -> Proof:
-    """Return what is said of each slip, and what would be said of it without a catalogue."""
+    """Return what is said of each slip, what would be said of it without a catalogue, and what of dropped ones."""
     exercise = exercises()[name]
     if not isinstance(exercise, WrittenExercise):
         return Proof()
     _warm_up(exercise)
-    lesson = solution(Layout(), exercise)
-    return Proof(withheld=tuple(told_instead(exercise, lesson, Asking(limits=here()))))
+    lesson, asking = solution(Layout(), exercise), Asking(limits=here())
+    told = told_instead(exercise, lesson, asking), told_of_dropped(exercise, lesson, asking)
+    return Proof(withheld=tuple(told[0]), dropped=tuple(told[1]))
 
 
 def _verdict(observed: Observed, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Judgement:

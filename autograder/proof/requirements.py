@@ -31,6 +31,7 @@ def requirements(proof: Proof) -> list[Requirement]:
         Requirement("every right answer is accepted", str(proof.accepted), proof.accepted.share == 1),
         Requirement("no mutant survives without a reason", f"{len(proof.surviving)} survive", not proof.surviving),
         Requirement("no reason is out of date", f"{len(proof.stale)} are", not proof.stale),
+        Requirement("of a dropped slip as much is said", f"not of {len(proof.missed)}", not proof.missed),
         Requirement(
             "another seed changes no verdict and no name",
             f"{len(unsteady)} answers differ over {seeds} {'seed' if seeds == 1 else 'seeds'}",

@@ -62,10 +62,10 @@ def told_table(proofs: Mapping[str, Proof]) -> Table:
 
 def slips_table(proofs: Mapping[str, Proof]) -> Table:
     """Tabulate how many slips would be explained without a catalogue; the page has both texts side by side."""
-    table = _table("Slips, were they on no list", "slips", "change\nor symptom", "neither")
+    table = _table("Slips, were they on no list", "slips", "change\nor symptom", "neither", "dropped")
     for name, proof in with_total(proofs).items():
         said = [bool(withheld.instead) for withheld in proof.withheld]
-        _add(table, name, str(len(said)), str(sum(said)), str(len(said) - sum(said)))
+        _add(table, name, str(len(said)), str(sum(said)), str(len(said) - sum(said)), str(len(proof.dropped)))
     return table
 
 
@@ -77,6 +77,8 @@ def beside_table(proofs: Mapping[str, Proof]) -> Table:
     for proof in proofs.values():
         for slip in proof.withheld:
             table.add_row(f"{slip.id}: {slip.said}", "\n".join(slip.instead) or "(nothing)", end_section=True)
+        for slip in proof.dropped:
+            table.add_row(f"dropped: {slip.id}", "\n".join(slip.instead) or "(nothing)", end_section=True)
     return table
 
 

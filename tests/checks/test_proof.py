@@ -12,12 +12,19 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from attnlib.checks import exercises
+from attnlib.checks.asking.observation import Asking
+from attnlib.checks.asking.time_limits import here
+from attnlib.checks.course.wronglines import applied, made
+from attnlib.checks.verdict.judge import run_exercise
 from autograder.__main__ import main
+from autograder.lesson_text.layout import Layout
 from autograder.proof import command, counts, mutants, tables
-from autograder.proof.counts import Cost, Fate, Judgement, Proof, Rate
+from autograder.proof.answers import solution
+from autograder.proof.counts import Cost, Fate, Judgement, Proof, Rate, Withheld
 from autograder.proof.measure import slips, verdicts
 from autograder.proof.page import page
 from autograder.proof.requirements import requirements
+from autograder.proof.withheld import DROPPED, told_of_dropped
 
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = Judgement("softmax: no_shift", "no_shift", False, 0, False, "no_shift", Cost(20.0, 30.0))
@@ -84,6 +91,7 @@ def test_what_is_counted() -> None:
         (replace(GOOD, verdicts=(WRONG, replace(RIGHT, passed=False))), "every right answer is accepted"),
         (replace(GOOD, fates=(KILLED, SURVIVING)), "no mutant survives without a reason"),
         (replace(GOOD, stale=("softmax: a → e",)), "no reason is out of date"),
+        (replace(GOOD, dropped=(Withheld("f", "T", "as much", ("less",)),)), "of a dropped slip as much is said"),
         (replace(GOOD, verdicts=(WRONG, RIGHT, replace(WRONG, seed=1, diagnosis=None))), "another seed changes"),
         (replace(GOOD, verdicts=(WRONG, replace(RIGHT, cost=Cost(1001.0, 0.0)))), "a visible check takes"),
         (replace(GOOD, verdicts=(replace(WRONG, cost=Cost(700.0, 0.0)), RIGHT)), "a visible check takes"),
@@ -133,6 +141,30 @@ def test_a_slip_stands_beside_what_would_be_said_without_it() -> None:
     html = page({"pairwise_dot": proof})
     assert all(id in console.file.getvalue() for id in told)
     assert all(f"<code>{id}</code>" in html for id in told)
+
+
+@pytest.mark.slow
+def test_what_is_said_of_a_dropped_slip_is_shown_and_is_what_was_relied_on() -> None:
+    exercise = exercises()["recurrent_states"]
+    told = told_of_dropped(exercise, solution(Layout(), exercise), Asking(limits=here()))
+    proof = replace(GOOD, dropped=tuple(told))
+    assert [each.id for each in told] == ["The states are joined side by side"]
+    assert proof.missed == []
+    html = page({"recurrent_states": proof})
+    assert "<td>The states are joined side by side</td>" in html
+    assert "Another function is needed. In line 9" in html
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DROPPED)
+def test_the_line_of_a_dropped_slip_is_rejected(name: str) -> None:
+    """`make checks` shows that enough is said of it."""
+    exercise = exercises()[name]
+    for title, change in (pair for lines in DROPPED[name].values() for pair in lines.items()):
+        assert title not in {m.title for m in exercise.misconceptions}
+        report = run_exercise(exercise, made(applied(exercise.right, change, title), name))
+        assert not report.passed, title
+        assert report.score < 1, title
 
 
 def test_the_tables_of_the_whole_course_fit_80_columns() -> None:

@@ -491,9 +491,7 @@ MEND_ENCODER_BLOCK = WrittenExercise(
         "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
         "first_norm_forgotten_and_first_residual_from_the_norm",  # without norm1 there is nothing to take it from
         "dropout_by_default",  # the constructor is given
-        "dropout_after_attention",
-        "dropout_twice",
-        "dropout_on_both_branches",
+        "dropout_on_a_branch",
         "dropout_of_the_sum",
     ),
     same={"padding_on_queries": "padding_looked_at"},
