@@ -72,12 +72,12 @@ OF_TRAITS = {
         "entry. All of them count: begin your patterns with `b`, or count axes from the end.",
     ),
     "for_one_number_of_axes": (
-        "Right for inputs of {} axes; wrong for {}",
+        "Right where the number of axes is {}; wrong where it is {}",
         "There may be no leading axes, one or several. Count from the end (`dim=-1`, `x.shape[-2]`, `.mT`) and "
         "write `...` in patterns; do not unpack the shape into a fixed number of names.",
     ),
     "not_for_one_number_of_axes": (
-        "Right for inputs of {} axes; wrong for {}",
+        "Right where the number of axes is {}; wrong where it is {}",
         "There may be no leading axes, one or several. Count from the end (`dim=-1`, `x.shape[-2]`, `.mT`) and "
         "write `...` in patterns; do not unpack the shape into a fixed number of names.",
     ),
@@ -110,8 +110,8 @@ AMONG = {
     "in_float32_only": "the result in float64",
     "not_for_a_batch_of_one": "the result for a batch of one",
     "for_a_batch_of_one_only": "the result for a batch of more than one",
-    "for_one_number_of_axes": "the result for inputs of {1} axes",
-    "not_for_one_number_of_axes": "the result for inputs of {1} axes",
+    "for_one_number_of_axes": "the result where the number of axes is {1}",
+    "not_for_one_number_of_axes": "the result where the number of axes is {1}",
     "for_one_value_only": "the result where {0} is not {1}",
 }
 """A clause for each trait, used where it is one of two that are wrong (see `isolate`)."""

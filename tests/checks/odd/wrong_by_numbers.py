@@ -59,6 +59,12 @@ also(
 )
 
 
+@answers("renormalised_causal_weights")
+def never_divided_by_less_than_a_thousandth(scores):
+    kept = scores.softmax(-1).tril(scores.shape[-1] - scores.shape[-2])
+    return kept / kept.sum(-1, keepdim=True).clamp(min=1e-3)
+
+
 @answers("CausalSelfAttention")
 class KeyMaskWrittenInto(Attention):
     def mask(self, x, key_mask):

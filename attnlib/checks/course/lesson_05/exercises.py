@@ -58,8 +58,11 @@ CAUSAL_MASK = WrittenExercise(
 )
 
 
-def _scores(draw: Draw, *, shape: tuple[int, ...]) -> tuple[Tensor]:
-    return (draw.normal(*shape, scale=1.3, shift=0.4),)
+def _scores(draw: Draw, *, shape: tuple[int, ...], ahead: float = 0.0) -> tuple[Tensor]:
+    """Draw scores; those of the last key, which only the last query sees, are `ahead` of the others."""
+    scores = draw.normal(*shape, scale=1.3, shift=0.4)
+    scores[..., -1] += ahead
+    return (scores,)
 
 
 def _small_scores() -> tuple[Tensor, ...]:
@@ -85,6 +88,7 @@ RENORMALISED_CAUSAL_WEIGHTS = WrittenExercise(
             in_float64=FEW_LEFT,
         ),
         Case(name="float16", inputs=partial(_scores, shape=(2, 3, 5, 7)), dtype=torch.float16, part="robustness"),
+        Case(name="little of a row is left", inputs=partial(_scores, shape=(2, 5, 5), ahead=8.0), part="robustness"),
     ),
     example=_small_scores,
     catalogues=("masks", "attention"),
