@@ -331,19 +331,15 @@ FLASH_ATTENTION = WrittenExercise(
         _of_words("a block longer than the text", b=2, n=5, d=3, block=9),
         _of_words("blocks of one word", b=2, n=5, d=3, block=1),
         _of_words("with heads", b=2, h=3, n=7, d=5),
-        Case(
-            name="scores far below zero",
-            inputs=partial(_words, b=2, n=7, d=3, apart=60.0),
-            part="robustness",
-            dtype=torch.float64,
-            magnitude=1e4,
-        ),
-        Case(
-            name="scores near -900",
-            inputs=partial(_words, b=2, n=7, d=3, apart=15.0),
-            part="robustness",
-            dtype=torch.float64,
-            magnitude=1e4,
+        *(
+            Case(
+                name=name,
+                inputs=partial(_words, b=2, n=7, d=3, apart=apart),
+                part="robustness",
+                dtype=torch.float64,
+                magnitude=1e4,
+            )
+            for name, apart in (("scores far below zero", 60.0), ("scores near -900", 15.0))
         ),
         _small("160 words in blocks of 16", _words, b=1, n=160, block=16),
         _small("160 words in blocks of 16, not causal", _words, b=1, n=160, block=16, causal=False),
