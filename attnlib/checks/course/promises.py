@@ -5,7 +5,7 @@ Inputs have to be left as they were, too. That needs no case of its own: `asking
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -61,9 +61,15 @@ def _models(inputs: Inputs) -> list[dict[str, Any]]:
     return [value[MODEL] for value in inputs if isinstance(value, dict) and MODEL in value]
 
 
+@cache
+def _modes(make: Callable[[Draw], Inputs], dtype: torch.dtype) -> tuple[bool, ...]:
+    """The modes of the models that are lent; several promises ask, and some inputs take long to draw."""
+    return tuple(bool(model["mode"]) for model in _models(make(Draw("promised", dtype=dtype))))
+
+
 def _comes_with_models(case: Case, training: bool | None = None) -> bool:
     """True if models are lent: all in this mode, or in any."""
-    modes = [bool(model["mode"]) for model in _models(case.inputs(Draw("promised", dtype=case.dtype)))]
+    modes = _modes(case.inputs, case.dtype)
     return bool(modes) and not case.raises and all(training in (None, mode) for mode in modes)
 
 

@@ -131,25 +131,19 @@ LOAD_ENCODER = WrittenExercise(
 )
 
 
+Known = tuple[tuple[int, int], ...]
+"""Positions, and the tokens that aren't drawn for them."""
+
+
 def _to_fill(
-    draw: Draw,
-    *,
-    n: int,
-    position: int,
-    k: int,
-    vocab: int = 13,
-    d: int = 7,
-    scale: float = 1.5,
-    masked: int = -1,
-    twice: bool = False,
+    draw: Draw, *, n: int, position: int, k: int, vocab: int = 13, d: int = 7, scale: float = 1.5, known: Known = ()
 ) -> tuple[Any, ...]:
     """Return a model that sees both sides, and a sentence whose mask is the vocabulary's last token."""
     max_len = n + 3
     weights = {"embed": draw.normal(vocab, d, scale=scale), "places": draw.normal(max_len, d)}
     ids = draw.integers(0, vocab - 1, (n,))
-    ids[masked : masked + 1] = vocab - 1  # by default none: from -1 to 0 there is nothing
-    if twice:
-        ids[(position + 2) % n] = ids[position]
+    for place, token in known:
+        ids[place] = token
     return described("SmallModel", (vocab, max_len, d, max_len, None, False), weights), ids, position, k, vocab - 1
 
 
@@ -170,8 +164,8 @@ FILL_IN = WrittenExercise(
         Case(name="the first token", inputs=partial(_to_fill, n=5, position=0, k=2)),
         Case(name="the last token, four guesses", inputs=partial(_to_fill, n=11, position=10, k=4)),
         Case(name="every token that there is", inputs=partial(_to_fill, n=7, position=2, k=13)),
-        Case(name="another mask before it", inputs=partial(_to_fill, n=7, position=4, k=3, masked=1)),
-        Case(name="a token that's there twice", inputs=partial(_to_fill, n=7, position=4, k=3, twice=True)),
+        Case(name="another mask before it", inputs=partial(_to_fill, n=7, position=4, k=3, known=((1, 12),))),
+        Case(name="a token that's there twice", inputs=partial(_to_fill, n=7, position=4, k=3, known=((4, 3), (6, 3)))),
         Case(name="float64", inputs=partial(_to_fill, n=7, position=4, k=5), dtype=torch.float64),
         Case(  # one guess: the others' probabilities are all 0, and in no order
             name="logits that are far too large for exp",
